@@ -1,0 +1,6 @@
+//! The sharded connection pool.
+
+mod config;
+mod scheduler;
+
+pub use config::Fairness;

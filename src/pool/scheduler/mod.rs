@@ -1,1 +1,47 @@
-//! The decisions of one shard: who gets which slot, and when. Never any I/O, await or clock in here.
+//! The decisions of one shard: who gets which slot, and when.
+//!
+//! Nothing in here does I/O, awaits, reads a clock, wakes anybody or spawns. Events come in through the
+//! `handle_*` transitions of [`State`], with the time as an argument where it matters; what is to be done
+//! about them goes out by return value or through `poll_open`, `poll_close` and `poll_notice`. So every order
+//! of events can be tried in a test, without a runtime.
+//!
+//! The state holds no command sender and no join handle: whoever owns it decides how long it lives.
+
+mod admission;
+mod backoff;
+mod capacity;
+mod counters;
+mod ending;
+mod links;
+mod outcome;
+mod queue;
+mod rotation;
+mod slots;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use backoff::Backoff;
+pub(crate) use counters::{Counters, Gauges};
+pub(crate) use outcome::{Admission, CloseReason, Grant, Lifecycle, Notice, Refusal, Stage, Taken, Ticket};
+pub(crate) use state::{Limits, State};
+
+/// A handle's name inside its shard. Handles are not registered: the state knows those that wait, no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct HandleId(pub u64);
+
+/// Names one connection's stay in a slot, from the decision to open it until the slot is vacant again. An id
+/// whose connection has gone matches nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SlotId {
+    index: u32,
+    generation: u32,
+}
+
+/// Names one queued acquire until its owner has taken the result or cancelled it, and matches nothing after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct WaiterKey {
+    index: u32,
+    generation: u32,
+}

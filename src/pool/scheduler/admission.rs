@@ -1,0 +1,128 @@
+//! Asking for a connection, giving up, collecting.
+
+use super::queue::Fate;
+use super::slots::Newest;
+use super::{
+    Admission, CloseReason, Grant, HandleId, Lifecycle, Notice, Refusal, SlotId, State, Taken, Ticket,
+    WaiterKey,
+};
+
+impl<C, W> State<C, W> {
+    /// Asks for a connection. The most recently used idle one for which `usable` holds is granted at once;
+    /// those for which it does not hold are closed as broken. Otherwise the acquire is queued, unless the
+    /// queue is full, and `ticket` is asked for only then.
+    #[inline]
+    pub(crate) fn handle_acquire(
+        &mut self,
+        handle: HandleId,
+        mut usable: impl FnMut(&C) -> bool,
+        ticket: impl FnOnce() -> Ticket<W>,
+    ) -> Admission<C> {
+        // Nothing is idle while somebody waits, nor in a shard that does not run: an idle connection is
+        // answer enough to both questions, and no newcomer can overtake.
+        loop {
+            match self.slots.lease_newest(&mut usable) {
+                Newest::Leased(grant) => {
+                    self.counters.acquires += 1;
+                    self.counters.granted_immediately += 1;
+                    self.debug_check();
+                    return Admission::Granted(grant);
+                }
+                Newest::Unusable(slot) => self.handle_evict(slot),
+                Newest::None => return self.acquire_without_idle(handle, ticket),
+            }
+        }
+    }
+
+    /// Gives up an acquire: one that is queued leaves the queue and its bound at once; if it was granted and
+    /// the grant not collected, the connection goes to the next waiter. A stale key does nothing.
+    ///
+    /// Gives back the reply address if no notice carried it away, so that it is dropped where its drop may
+    /// do as it likes.
+    pub(crate) fn handle_cancel(&mut self, waiter: WaiterKey) -> Option<W> {
+        let (fate, reply) = self.waiters.remove(waiter);
+        match fate {
+            Fate::Queued => self.counters.cancelled += 1,
+            Fate::Granted(slot) => {
+                self.counters.cancelled += 1;
+                let connection = self.slots.collect(slot);
+                self.supply(slot, connection);
+            }
+            Fate::Refused(_) | Fate::Free => {}
+        }
+        self.debug_check();
+        reply
+    }
+
+    /// Collects what became of a waiter. Anything but `Pending` ends it.
+    pub(crate) fn take(&mut self, waiter: WaiterKey) -> Taken<C> {
+        if matches!(self.waiters.fate(waiter), Fate::Queued) {
+            return Taken::Pending;
+        }
+        let taken = match self.waiters.remove(waiter).0 {
+            Fate::Granted(slot) => {
+                self.counters.granted_after_wait += 1;
+                Taken::Granted(Grant { slot, connection: self.slots.collect(slot) })
+            }
+            Fate::Refused(refusal) => Taken::Refused(refusal),
+            Fate::Free => Taken::Gone,
+            Fate::Queued => unreachable!("a queued waiter has just been excluded"),
+        };
+        self.debug_check();
+        taken
+    }
+
+    /// The next waiter whose fate has become known.
+    pub(crate) fn poll_notice(&mut self) -> Option<Notice<W>> {
+        self.waiters.poll_notice()
+    }
+
+    #[inline(never)]
+    fn acquire_without_idle(&mut self, handle: HandleId, ticket: impl FnOnce() -> Ticket<W>) -> Admission<C> {
+        let refusal = match self.lifecycle {
+            Lifecycle::Closed => Refusal::Closed,
+            Lifecycle::Failed => Refusal::Failed,
+            Lifecycle::Running if self.waiters.queued() >= self.max_waiters => {
+                Refusal::Saturated { limit: self.max_waiters }
+            }
+            Lifecycle::Running => {
+                let waiter = self.waiters.enqueue(handle, ticket());
+                self.counters.acquires += 1;
+                self.counters.capacity_waits += 1;
+                self.sweep();
+                return Admission::Queued(waiter);
+            }
+        };
+        self.counters.acquires += 1;
+        self.counters.count_refusal(&refusal);
+        self.debug_check();
+        Admission::Refused(refusal)
+    }
+
+    /// Ends a queued waiter.
+    pub(super) fn refuse(&mut self, waiter: WaiterKey, refusal: Refusal) {
+        self.counters.count_refusal(&refusal);
+        self.waiters.refuse(waiter, refusal);
+    }
+
+    /// Takes a grant back that has not been collected, and passes the connection on.
+    pub(super) fn revoke(&mut self, waiter: WaiterKey, refusal: Refusal) {
+        let Fate::Granted(slot) = *self.waiters.fate(waiter) else {
+            return;
+        };
+        self.counters.count_refusal(&refusal);
+        self.waiters.revoke(waiter, refusal);
+        let connection = self.slots.collect(slot);
+        self.supply(slot, connection);
+    }
+
+    /// A clean connection is at hand: to the next waiter, to the idle ones, or out.
+    pub(super) fn supply(&mut self, slot: SlotId, connection: C) {
+        if self.lifecycle == Lifecycle::Running {
+            self.slots.shelve(slot, connection);
+            self.sweep();
+        } else {
+            self.condemn(slot, connection, CloseReason::Shutdown);
+        }
+    }
+}

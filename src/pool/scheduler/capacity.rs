@@ -1,0 +1,117 @@
+//! Connections that come, go and break, and the sweep in which they meet the waiters.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{CloseReason, Lifecycle, Refusal, SlotId, State};
+
+impl<C, W> State<C, W> {
+    /// A lease ended cleanly: its connection goes to the next waiter or in front of the idle ones. With a
+    /// stale id it is merely dropped.
+    #[inline]
+    pub(crate) fn handle_release(&mut self, slot: SlotId, connection: C) {
+        if !self.slots.is_leased(slot) {
+            return;
+        }
+        if self.waiters.queued() == 0 && self.lifecycle == Lifecycle::Running {
+            self.slots.shelve(slot, connection);
+            self.debug_check();
+        } else {
+            self.supply(slot, connection);
+        }
+    }
+
+    /// A lease ended and its connection must not be used again. The slot is not free until
+    /// [`State::handle_closed`]. With a stale id the connection is merely dropped.
+    pub(crate) fn handle_discard(&mut self, slot: SlotId, connection: C, reason: CloseReason) {
+        if self.slots.is_leased(slot) {
+            self.condemn(slot, connection, reason);
+        }
+        self.debug_check();
+    }
+
+    /// A leased connection has gone and there is nothing to close: the slot is free at once.
+    pub(crate) fn handle_lost(&mut self, slot: SlotId, reason: CloseReason) {
+        if self.slots.is_leased(slot) {
+            self.counters.count_close(reason);
+            self.slots.vacate(slot);
+        }
+        self.debug_check();
+    }
+
+    /// An idle connection was found dead. If it is no longer idle, whoever leased it will find out.
+    #[cold]
+    pub(crate) fn handle_evict(&mut self, slot: SlotId) {
+        if self.slots.condemn_idle(slot, CloseReason::Broken) {
+            self.counters.count_close(CloseReason::Broken);
+        }
+        self.debug_check();
+    }
+
+    /// An open succeeded. With a stale id the connection is merely dropped.
+    pub(crate) fn handle_connected(&mut self, slot: SlotId, connection: C) {
+        if self.slots.end_open(slot) {
+            self.retry.succeed();
+            self.supply(slot, connection);
+        }
+        self.debug_check();
+    }
+
+    /// An open failed. If that leaves no connection that is there or might yet come, all who wait are told why
+    /// at once; otherwise they have something to wait for.
+    pub(crate) fn handle_connect_failed(&mut self, slot: SlotId, error: Arc<io::Error>, now: Instant) {
+        if self.slots.end_open(slot) {
+            self.slots.vacate(slot);
+            self.counters.connect_failures += 1;
+            self.retry.fail(Arc::clone(&error), now);
+            if self.slots.idle() + self.slots.leased() + self.slots.opening() == 0 {
+                self.refuse_all(&Refusal::Connect(error));
+            }
+        }
+        self.debug_check();
+    }
+
+    /// A close is finished: the slot is free.
+    pub(crate) fn handle_closed(&mut self, slot: SlotId) {
+        self.slots.end_close(slot);
+        self.debug_check();
+    }
+
+    /// A slot in which a connection is to be opened now; answer with [`State::handle_connected`] or
+    /// [`State::handle_connect_failed`]. There are never more opens under way than acquires queued when one
+    /// begins. A cancel afterwards does not stop it: the connection lands with the idle ones.
+    pub(crate) fn poll_open(&mut self, now: Instant) -> Option<SlotId> {
+        if !self.wants_open() || !self.retry.allows(now) {
+            return None;
+        }
+        let slot = self.slots.begin_open()?;
+        self.counters.opens += 1;
+        debug_assert!(self.slots.opening() <= self.waiters.queued(), "an open is for a waiter");
+        self.debug_check();
+        Some(slot)
+    }
+
+    /// A connection to be closed now; answer with [`State::handle_closed`].
+    pub(crate) fn poll_close(&mut self) -> Option<(SlotId, C, CloseReason)> {
+        self.slots.poll_close()
+    }
+
+    /// Brings idle connections and waiters together. What decides is what is there, not what has been
+    /// announced, so it may run at any time and any number of times.
+    pub(crate) fn sweep(&mut self) {
+        while self.waiters.queued() > 0 {
+            let Some(slot) = self.slots.reserve_newest() else {
+                break;
+            };
+            let granted = self.waiters.grant_next(slot);
+            debug_assert!(granted.is_some(), "a waiter that is counted stands in a line");
+        }
+        self.debug_check();
+    }
+
+    pub(super) fn condemn(&mut self, slot: SlotId, connection: C, reason: CloseReason) {
+        self.counters.count_close(reason);
+        self.slots.condemn(slot, connection, reason);
+    }
+}

@@ -1,0 +1,293 @@
+//! The slots of one shard: a fixed number of places, each with the life of one connection in it.
+//!
+//! It knows what a slot is doing and nothing of who wants it. All slots that are in the same phase and may be
+//! looked for are on a list, so nothing here searches.
+
+use super::links::{Linked, Links, List, NONE};
+use super::{CloseReason, Grant, SlotId};
+
+/// What a slot is doing.
+///
+/// A slot goes round `Vacant`, `Opening`, `Idle`, `Leased`, `Doomed`, `Closing`. From `Idle` it may also be
+/// `Reserved` or `Doomed` first; from `Leased` it goes back to `Idle` when the lease ends well, and to
+/// `Vacant` when the connection is lost; an open that fails goes back to `Vacant`.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+pub(super) enum Phase<C> {
+    /// Nothing is here. On the list `vacant`.
+    Vacant,
+    /// A connection is being opened.
+    Opening,
+    /// A connection nobody uses. On the list `idle`.
+    Idle(C),
+    /// Granted to a waiter that has not collected it.
+    Reserved(C),
+    /// The connection is with whoever leased it.
+    Leased,
+    /// To be closed and not yet fetched for it. On the list `doomed`.
+    Doomed(C, CloseReason),
+    /// Fetched; the peer may still see it, so the slot is not free yet.
+    Closing,
+}
+
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+struct Slot<C> {
+    phase: Phase<C>,
+    links: Links,
+    /// Moves on when the slot falls vacant: from then on no id of the old connection matches.
+    generation: u32,
+}
+
+/// All slots of a shard.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+pub(super) struct Slots<C> {
+    slots: Vec<Slot<C>>,
+    /// Most recently used first: a burst's surplus connections age at the far end, where they can expire.
+    idle: List,
+    vacant: List,
+    doomed: List,
+    opening: usize,
+    reserved: usize,
+    closing: usize,
+}
+
+impl<C> Linked for Slot<C> {
+    #[inline]
+    fn links(&self) -> &Links {
+        &self.links
+    }
+
+    #[inline]
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+impl<C> Slots<C> {
+    /// `count` vacant slots. All the memory there will ever be.
+    pub(super) fn new(count: usize) -> Self {
+        assert!(count < NONE as usize, "a shard has at most 2^32 - 2 slots, not {count}");
+        let new = || Slot { phase: Phase::Vacant, links: Links::new(), generation: 0 };
+        let mut slots: Vec<Slot<C>> = std::iter::repeat_with(new).take(count).collect();
+        let mut vacant = List::new();
+        for index in 0..count as u32 {
+            vacant.push_back(&mut slots, index);
+        }
+        Self { slots, idle: List::new(), vacant, doomed: List::new(), opening: 0, reserved: 0, closing: 0 }
+    }
+
+    /// Leases the most recently used idle connection if it is `usable`, and says so if it is not.
+    #[inline]
+    pub(super) fn lease_newest(&mut self, usable: impl FnOnce(&C) -> bool) -> Newest<C> {
+        let Some(index) = self.idle.front() else {
+            return Newest::None;
+        };
+        let slot = &mut self.slots[index as usize];
+        let id = SlotId { index, generation: slot.generation };
+        match &slot.phase {
+            Phase::Idle(connection) if usable(connection) => {}
+            _ => return Newest::Unusable(id),
+        }
+        let Phase::Idle(connection) = std::mem::replace(&mut slot.phase, Phase::Leased) else {
+            unreachable!("the phase has just been looked at");
+        };
+        self.idle.pop_front(&mut self.slots);
+        Newest::Leased(Grant { slot: id, connection })
+    }
+
+    /// Puts a connection that was leased or has just been opened in front of the idle ones.
+    #[inline]
+    pub(super) fn shelve(&mut self, id: SlotId, connection: C) {
+        self.enter(id, Phase::Idle(connection));
+        self.idle.push_front(&mut self.slots, id.index);
+    }
+
+    /// Sets the most recently used idle connection aside for a waiter.
+    pub(super) fn reserve_newest(&mut self) -> Option<SlotId> {
+        let index = self.idle.pop_front(&mut self.slots)?;
+        let slot = &mut self.slots[index as usize];
+        match std::mem::replace(&mut slot.phase, Phase::Leased) {
+            Phase::Idle(connection) => slot.phase = Phase::Reserved(connection),
+            _ => unreachable!("a slot on the idle list is idle"),
+        }
+        self.reserved += 1;
+        Some(SlotId { index, generation: slot.generation })
+    }
+
+    /// Hands a reserved connection to the waiter it was set aside for; its slot is leased from here on.
+    pub(super) fn collect(&mut self, id: SlotId) -> C {
+        match self.enter(id, Phase::Leased) {
+            Phase::Reserved(connection) => {
+                self.reserved -= 1;
+                connection
+            }
+            _ => unreachable!("a granted waiter's slot is reserved until the grant is collected"),
+        }
+    }
+
+    /// Marks one vacant slot as being opened.
+    pub(super) fn begin_open(&mut self) -> Option<SlotId> {
+        let index = self.vacant.pop_front(&mut self.slots)?;
+        self.opening += 1;
+        let slot = &mut self.slots[index as usize];
+        slot.phase = Phase::Opening;
+        Some(SlotId { index, generation: slot.generation })
+    }
+
+    /// Ends the opening of a slot; whoever calls this says at once what the slot does next.
+    pub(super) fn end_open(&mut self, id: SlotId) -> bool {
+        let opening = self.is(id, |phase| matches!(phase, Phase::Opening));
+        self.opening -= usize::from(opening);
+        opening
+    }
+
+    /// Dooms a connection that comes back from a lease or from opening.
+    pub(super) fn condemn(&mut self, id: SlotId, connection: C, reason: CloseReason) {
+        self.enter(id, Phase::Doomed(connection, reason));
+        self.doomed.push_back(&mut self.slots, id.index);
+        self.closing += 1;
+    }
+
+    /// Dooms an idle connection. Not one that has been leased or replaced since `id` was noted down.
+    pub(super) fn condemn_idle(&mut self, id: SlotId, reason: CloseReason) -> bool {
+        if !self.is(id, |phase| matches!(phase, Phase::Idle(_))) {
+            return false;
+        }
+        self.idle.remove(&mut self.slots, id.index);
+        match self.enter(id, Phase::Leased) {
+            Phase::Idle(connection) => self.condemn(id, connection, reason),
+            _ => unreachable!("the phase has just been looked at"),
+        }
+        true
+    }
+
+    /// The next connection to close.
+    pub(super) fn poll_close(&mut self) -> Option<(SlotId, C, CloseReason)> {
+        let index = self.doomed.pop_front(&mut self.slots)?;
+        let slot = &mut self.slots[index as usize];
+        let id = SlotId { index, generation: slot.generation };
+        match std::mem::replace(&mut slot.phase, Phase::Closing) {
+            Phase::Doomed(connection, reason) => Some((id, connection, reason)),
+            _ => unreachable!("a slot on the list of doomed ones is doomed"),
+        }
+    }
+
+    /// A close is finished. Not one whose connection nobody has fetched yet.
+    pub(super) fn end_close(&mut self, id: SlotId) {
+        if self.is(id, |phase| matches!(phase, Phase::Closing)) {
+            self.closing -= 1;
+            self.vacate(id);
+        }
+    }
+
+    /// The slot holds nothing any more.
+    pub(super) fn vacate(&mut self, id: SlotId) {
+        self.enter(id, Phase::Vacant);
+        let slot = &mut self.slots[id.index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        self.vacant.push_front(&mut self.slots, id.index);
+    }
+
+    /// The most recently used idle connection's slot.
+    pub(super) fn newest_idle(&self) -> Option<SlotId> {
+        let index = self.idle.front()?;
+        Some(SlotId { index, generation: self.slots[index as usize].generation })
+    }
+
+    /// Whether that very connection is out on lease.
+    #[inline]
+    pub(super) fn is_leased(&self, id: SlotId) -> bool {
+        self.is(id, |phase| matches!(phase, Phase::Leased))
+    }
+
+    /// Whether that very connection is set aside for a waiter.
+    pub(super) fn is_reserved(&self, id: SlotId) -> bool {
+        self.is(id, |phase| matches!(phase, Phase::Reserved(_)))
+    }
+
+    #[inline]
+    pub(super) fn has_doomed(&self) -> bool {
+        !self.doomed.is_empty()
+    }
+
+    pub(super) fn idle(&self) -> usize {
+        self.idle.len()
+    }
+
+    pub(super) fn vacant(&self) -> usize {
+        self.vacant.len()
+    }
+
+    pub(super) fn opening(&self) -> usize {
+        self.opening
+    }
+
+    pub(super) fn reserved(&self) -> usize {
+        self.reserved
+    }
+
+    pub(super) fn closing(&self) -> usize {
+        self.closing
+    }
+
+    /// Reserved ones included. What is left over when all the others are counted, so that the hot path keeps
+    /// no counter of its own.
+    pub(super) fn leased(&self) -> usize {
+        self.slots.len() - self.vacant() - self.opening - self.idle() - self.closing
+    }
+
+    #[inline]
+    fn is(&self, id: SlotId, phase: impl FnOnce(&Phase<C>) -> bool) -> bool {
+        match self.slots.get(id.index as usize) {
+            Some(slot) => slot.generation == id.generation && phase(&slot.phase),
+            None => false,
+        }
+    }
+
+    #[inline]
+    fn enter(&mut self, id: SlotId, phase: Phase<C>) -> Phase<C> {
+        std::mem::replace(&mut self.slots[id.index as usize].phase, phase)
+    }
+
+    /// Counts every slot by what it is doing and compares with the lists and gauges.
+    pub(super) fn check_invariants(&self) {
+        let (mut idle, mut vacant, mut doomed, mut opening, mut reserved, mut closing, mut leased) =
+            (0, 0, 0, 0, 0, 0, 0);
+        for slot in &self.slots {
+            let count = match slot.phase {
+                Phase::Vacant => &mut vacant,
+                Phase::Opening => &mut opening,
+                Phase::Idle(_) => &mut idle,
+                Phase::Reserved(_) => &mut reserved,
+                Phase::Leased => &mut leased,
+                Phase::Doomed(..) => &mut doomed,
+                Phase::Closing => &mut closing,
+            };
+            *count += 1;
+        }
+        assert_eq!(self.opening, opening, "opening slots");
+        assert_eq!(self.reserved, reserved, "reserved slots");
+        assert_eq!(self.closing, closing + doomed, "closing slots, doomed ones included");
+        assert_eq!(self.leased(), leased + reserved, "leased slots, reserved ones included");
+        let on = |list: &List, phase: fn(&Phase<C>) -> bool, count: usize| {
+            assert_eq!(list.len(), count, "every slot of a listed phase is on its list");
+            assert_eq!(list.iter(&self.slots).count(), count, "the list's length is that of its chain");
+            assert!(list.iter(&self.slots).all(|index| phase(&self.slots[index as usize].phase)));
+        };
+        on(&self.idle, |phase| matches!(phase, Phase::Idle(_)), idle);
+        on(&self.vacant, |phase| matches!(phase, Phase::Vacant), vacant);
+        on(&self.doomed, |phase| matches!(phase, Phase::Doomed(..)), doomed);
+    }
+}
+
+/// What came of trying the most recently used connection.
+pub(super) enum Newest<C> {
+    /// It is leased now.
+    Leased(Grant<C>),
+    /// It was refused and is still idle.
+    Unusable(SlotId),
+    /// There is none.
+    None,
+}

@@ -1,0 +1,160 @@
+//! The state of one shard: its parts, what it promises at all times, and what it can be asked.
+//!
+//! Its transitions are in `admission` (acquire, cancel, collect), `capacity` (connections that come, go and
+//! break) and `ending` (deadlines, handles that go, shutdown). Whoever changes anything calls
+//! [`State::debug_check`] last.
+
+use std::time::Instant;
+
+use super::backoff::{Backoff, Retry};
+use super::queue::Waiters;
+use super::slots::Slots;
+use super::{Counters, Gauges, Lifecycle, WaiterKey};
+use crate::pool::Fairness;
+
+/// What a shard is limited to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Connections at most, those being opened or closed included.
+    pub slots: usize,
+    /// Acquires that may be queued at the same time. Zero admits only what can be granted at once, and then
+    /// nothing ever opens a connection, since opens are for waiters.
+    pub max_waiters: usize,
+    /// Opens that may be under way at the same time.
+    pub max_connecting: usize,
+    /// In which order waiters are served.
+    pub fairness: Fairness,
+    /// How long to leave a peer alone that could not be reached.
+    pub backoff: Backoff,
+}
+
+/// The slots and waiters of one shard. `C` is a connection, `W` the address to which a waiter's owner wants
+/// the news sent; neither is looked into.
+///
+/// What holds after every transition:
+/// - each slot is in exactly one phase, and an id whose connection has gone matches nothing;
+/// - no connection is idle while an acquire is queued, nor once the shard has stopped running, so that an
+///   idle connection may be leased without asking about either;
+/// - a slot is reserved for exactly one waiter, which holds it until it collects, cancels or is revoked;
+/// - once the shard has stopped running, nobody is queued.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+pub(crate) struct State<C, W> {
+    pub(super) lifecycle: Lifecycle,
+    pub(super) slots: Slots<C>,
+    pub(super) waiters: Waiters<W>,
+    pub(super) retry: Retry,
+    pub(super) counters: Counters,
+    pub(super) max_waiters: usize,
+    pub(super) max_connecting: usize,
+}
+
+impl<C, W> State<C, W> {
+    /// A running shard without connections.
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            lifecycle: Lifecycle::Running,
+            slots: Slots::new(limits.slots),
+            waiters: Waiters::new(limits.fairness),
+            retry: Retry::new(limits.backoff),
+            counters: Counters::default(),
+            max_waiters: limits.max_waiters,
+            max_connecting: limits.max_connecting,
+        }
+    }
+
+    /// The reply address of a queued waiter, to change it. `None` once its fate is known.
+    pub(crate) fn reply_mut(&mut self, waiter: WaiterKey) -> Option<&mut W> {
+        self.waiters.reply_mut(waiter)
+    }
+
+    /// How far the shard has come.
+    #[inline]
+    pub(crate) fn lifecycle(&self) -> Lifecycle {
+        self.lifecycle
+    }
+
+    /// Whether `poll_notice` or `poll_close` has something. Opens are not output in this sense, for in
+    /// back-off one may be wanted that cannot be had: see [`State::wants_open`].
+    #[inline]
+    pub(crate) fn has_output(&self) -> bool {
+        self.waiters.has_notices() || self.slots.has_doomed()
+    }
+
+    /// Whether another open would serve a waiter and the limits allow it. In back-off too: then `poll_open`
+    /// gives nothing before [`State::next_deadline`].
+    #[inline]
+    pub(crate) fn wants_open(&self) -> bool {
+        self.slots.opening() < self.max_connecting.min(self.waiters.queued()) && self.slots.vacant() > 0
+    }
+
+    /// When something falls due: the earliest deadline of a queued waiter, or the end of the back-off if an
+    /// open waits for it.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let retry = if self.wants_open() { self.retry.until() } else { None };
+        match (self.waiters.next_deadline(), retry) {
+            (Some(deadline), Some(retry)) => Some(deadline.min(retry)),
+            (deadline, retry) => deadline.or(retry),
+        }
+    }
+
+    /// Whether every slot is vacant, nobody waits and no output is left: a stopped shard may then go.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let Gauges { waiting, idle, leased, reserved: _, opening, closing } = self.gauges();
+        waiting + idle + leased + opening + closing == 0 && !self.has_output()
+    }
+
+    /// What has happened so far.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What the shard holds now.
+    pub(crate) fn gauges(&self) -> Gauges {
+        Gauges {
+            waiting: self.waiters.queued(),
+            idle: self.slots.idle(),
+            leased: self.slots.leased(),
+            reserved: self.slots.reserved(),
+            opening: self.slots.opening(),
+            closing: self.slots.closing(),
+        }
+    }
+
+    /// Looks at every slot and every waiter and panics at the first thing that should not be. For tests.
+    pub(crate) fn check_invariants(&self) {
+        self.slots.check_invariants();
+        let mut reserved = self.waiters.check_invariants();
+        assert!(reserved.iter().all(|slot| self.slots.is_reserved(*slot)), "a grant has its slot");
+        let grants = reserved.len();
+        reserved.sort_unstable_by_key(|slot| slot.index);
+        reserved.dedup();
+        assert_eq!(reserved.len(), grants, "no slot is granted twice");
+        assert_eq!(grants, self.slots.reserved(), "every reserved slot is some waiter's");
+        self.check_totals();
+    }
+
+    /// The part of the invariants that takes no walk, after every transition of a debug build. Not in a failed
+    /// shard: a transition was broken off half-way there, and winding it up must not panic again.
+    #[inline]
+    pub(super) fn debug_check(&self) {
+        if cfg!(debug_assertions) && self.lifecycle != Lifecycle::Failed {
+            self.check_totals();
+        }
+    }
+
+    fn check_totals(&self) {
+        let Gauges { waiting, idle, leased, reserved, opening, closing: _ } = self.gauges();
+        let running = self.lifecycle == Lifecycle::Running;
+        assert!(waiting == 0 || idle == 0, "a waiter and an idle connection meet at once");
+        assert!(running || waiting + idle == 0, "a stopped shard has nobody queued and nothing idle");
+        assert!(waiting <= self.max_waiters, "{waiting} waiters, and {} may wait", self.max_waiters);
+        assert!(opening <= self.max_connecting, "{opening} opens, of {} at most", self.max_connecting);
+        let counters = &self.counters;
+        let pending = (waiting + reserved) as u64;
+        assert_eq!(counters.acquires, counters.settled() + pending, "every acquire is accounted for once");
+        let ended = counters.connect_failures + counters.closes.iter().sum::<u64>();
+        let alive = (opening + idle + leased) as u64;
+        assert_eq!(counters.opens, ended + alive, "every open is accounted for once");
+    }
+}

@@ -4,3 +4,4 @@
 
 pub mod pool;
 pub mod runtime;
+mod sync;

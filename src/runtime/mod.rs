@@ -1,3 +1,37 @@
-//! One core: executor, task identity, timers, ring driver, mesh.
+//! One core: executor, task identity, timers, ring driver, mesh; and the threads that drive cores.
+//!
+//! A core is a value with a [`turn`](Core::turn): run ready tasks, fire due timers, drain the mailbox, submit, reap. A
+//! [`Runtime`] turns one per chosen core on a pinned thread; a service with a loop of its own turns a guest core itself.
+//!
+//! Never: know what a pool, an actor or a socket is.
 
+mod builder;
+pub(crate) mod context;
+mod core;
+pub(crate) mod driver;
+mod error;
+pub(crate) mod executor;
+mod identity;
+mod join;
+pub(crate) mod local;
+pub(crate) mod mesh;
+pub(crate) mod op;
+mod park;
+mod runtime_handle;
+mod threads;
+mod time;
 pub(crate) mod timer;
+pub(crate) mod watch;
+
+pub use builder::{Cores, GuestCore, RuntimeBuilder};
+pub use context::{current_core, current_task, handle, spawn, yield_now};
+pub use core::Core;
+pub use driver::{DriverStats, EnterCall, EnterHook, Features};
+pub use error::StartError;
+pub use executor::{ExecutorStats, TaskState};
+pub use identity::{CoreId, RawPid};
+pub use join::{JoinError, JoinHandle, RemoteJoinHandle};
+pub use local::CoreStats;
+pub use runtime_handle::{RuntimeHandle, UnknownCore};
+pub use threads::Runtime;
+pub use time::{Elapsed, Interval, Sleep, interval, now, sleep, sleep_until, timeout};

@@ -1,0 +1,116 @@
+//! The current core: set on its thread for the length of a turn, and what tasks and wakers reach through it.
+
+use std::future::{Future, poll_fn};
+use std::rc::Rc;
+use std::task::Poll;
+
+use super::executor::waker::WakeTarget;
+use super::identity::{CoreId, RawPid};
+use super::join::JoinHandle;
+use super::local::Local;
+use super::mesh::{self, Mail};
+use super::runtime_handle::RuntimeHandle;
+
+scoped_tls::scoped_thread_local!(static CURRENT: Rc<Local>);
+
+/// Runs `f` with `local` as the thread's current core.
+pub(crate) fn enter<R>(local: &Rc<Local>, f: impl FnOnce() -> R) -> R {
+    CURRENT.set(local, f)
+}
+
+/// The current core, inside a turn.
+pub(crate) fn try_current() -> Option<Rc<Local>> {
+    CURRENT.is_set().then(|| CURRENT.with(Rc::clone))
+}
+
+/// The current core.
+///
+/// # Panics
+/// Outside a turn of a core.
+#[track_caller]
+pub(crate) fn current() -> Rc<Local> {
+    match try_current() {
+        Some(local) => local,
+        None => panic!("this must be called on a core: from a task of a corelet runtime"),
+    }
+}
+
+/// Wakes a task from anywhere: directly on its own core, by its core's mailbox from elsewhere.
+#[inline]
+pub(crate) fn wake(target: WakeTarget) {
+    if CURRENT.is_set() {
+        let here = CURRENT.with(|local| {
+            let here = local.id() == target.core;
+            if here {
+                local.executor().wake(target);
+            }
+            here
+        });
+        if here {
+            return;
+        }
+    }
+    mesh::send_to(target.core, Mail::Wake(target));
+}
+
+/// Has a task dropped at its next scheduling point, from anywhere.
+pub(crate) fn stop(pid: RawPid) {
+    match try_current() {
+        Some(local) if local.id() == pid.core => local.executor().stop(pid),
+        _ => mesh::send_to(pid.core, Mail::Stop(pid)),
+    }
+}
+
+/// Starts a task on the current core. It runs after the current task has returned to the executor, and may be
+/// `!Send`: it never leaves this core.
+///
+/// A panic in the task ends that task only; its handle gives it as an error.
+///
+/// # Panics
+/// When not called on a core.
+#[track_caller]
+pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    let local = current();
+    let (pid, cell) = local.executor().spawn(future);
+    JoinHandle::new(pid, cell)
+}
+
+/// The core that the caller runs on; none outside a turn of a core.
+pub fn current_core() -> Option<CoreId> {
+    try_current().map(|local| local.id())
+}
+
+/// The identity of the running task; none outside a task.
+pub fn current_task() -> Option<RawPid> {
+    try_current()?.executor().current()
+}
+
+/// The runtime that the caller runs on.
+///
+/// # Panics
+/// When not called on a core.
+#[track_caller]
+pub fn handle() -> RuntimeHandle {
+    current().runtime().clone()
+}
+
+/// Lets the other ready tasks of this core run once.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if yielded {
+            return Poll::Ready(());
+        }
+        yielded = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

@@ -1,0 +1,478 @@
+//! The I/O of one core: operations in, completions out. A closed enum of two backends, the ring and the simulation;
+//! behind it nothing knows which of them runs.
+//!
+//! Never: run a waker, a user's drop or any other user code; what must run is handed out as [`op::Aftermath`].
+
+pub(crate) mod buffers;
+pub(crate) mod descriptor;
+pub(crate) mod op;
+pub(crate) mod owned;
+mod posted;
+mod probe;
+mod ring;
+pub(crate) mod sim;
+
+use std::any::Any;
+use std::io;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use socket2::SockAddr;
+
+use super::error::StartError;
+use super::watch::Watch;
+use buffers::{BufferPool, PooledBuf};
+use descriptor::Descriptor;
+use op::{Aftermath, Completion, OpKey, Ops, Request};
+use posted::Posts;
+pub(crate) use posted::{POST_CAPACITY, PostKey, Posting};
+pub use probe::Features;
+use ring::Ring;
+use sim::SimPort;
+
+/// How long a closing ring waits for operations that do not end.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
+
+/// One entry into the kernel, as an [`EnterHook`] sees it before it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EnterCall {
+    /// How many staged entries are to be submitted; a hook may lower it.
+    pub to_submit: u32,
+    /// How many completions to wait for; a hook may lower it.
+    pub min_complete: u32,
+}
+
+/// Looks at every kernel entry of a ring before it happens and may change it or have it fail: for fault injection in
+/// tests.
+#[derive(Clone)]
+pub struct EnterHook(Arc<dyn Fn(&mut EnterCall) -> Option<i32> + Send + Sync>);
+
+impl EnterHook {
+    /// The hook gets each call; with `Some(errno)` the kernel is not entered and the call fails with that error.
+    pub fn new(hook: impl Fn(&mut EnterCall) -> Option<i32> + Send + Sync + 'static) -> EnterHook {
+        EnterHook(Arc::new(hook))
+    }
+
+    fn before(&self, call: &mut EnterCall) -> Option<i32> {
+        (self.0)(call)
+    }
+}
+
+impl std::fmt::Debug for EnterHook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EnterHook(..)")
+    }
+}
+
+/// Sizes of a core's ring and buffers.
+#[derive(Clone, Debug)]
+pub(crate) struct RingConfig {
+    pub(crate) submission_entries: u32,
+    pub(crate) completion_entries: u32,
+    pub(crate) receive_buffers: u16,
+    pub(crate) receive_buffer_size: usize,
+    pub(crate) hook: Option<EnterHook>,
+}
+
+/// Counts of one core's driver since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DriverStats {
+    /// Kernel entries (`io_uring_enter` calls).
+    pub enters: u64,
+    /// Kernel entries that ended with EINTR, EAGAIN or EBUSY.
+    pub retried_enters: u64,
+    /// Entries the kernel has taken.
+    pub submitted: u64,
+    /// Completions reaped.
+    pub completions: u64,
+    /// Times the completion queue was found to have overflowed.
+    pub overflows: u64,
+    /// Operations in flight now.
+    pub in_flight: usize,
+    /// Receive buffers held by the program now.
+    pub buffers_out: u16,
+}
+
+pub(crate) enum Backend {
+    Ring(Box<Ring>),
+    Sim(SimPort),
+}
+
+impl Backend {
+    /// # Safety
+    /// What the request points at stays valid until its terminal completion, and `fd` stays open until then.
+    #[allow(unsafe_code)]
+    unsafe fn push(&mut self, key: OpKey, fd: RawFd, request: Request) {
+        match self {
+            // SAFETY: the caller's promise is the same.
+            Backend::Ring(ring) => unsafe { ring.push(key, fd, request) },
+            // SAFETY: likewise.
+            Backend::Sim(port) => unsafe { port.push(key, fd, request) },
+        }
+    }
+
+    fn push_cancel(&mut self, key: OpKey) {
+        match self {
+            Backend::Ring(ring) => ring.push_cancel(key),
+            Backend::Sim(port) => port.push_cancel(key),
+        }
+    }
+
+    fn pushed(&self) -> u64 {
+        match self {
+            Backend::Ring(ring) => ring.pushed(),
+            Backend::Sim(port) => port.pushed(),
+        }
+    }
+
+    fn consumed(&mut self) -> u64 {
+        match self {
+            Backend::Ring(ring) => ring.consumed(),
+            Backend::Sim(port) => port.consumed(),
+        }
+    }
+}
+
+pub(crate) struct Driver {
+    ops: Ops,
+    posts: Posts,
+    backend: Backend,
+    buffers: Option<Rc<BufferPool>>,
+    stats: DriverStats,
+    features: Features,
+    closed: bool,
+}
+
+impl Driver {
+    /// A driver over a ring of the calling thread, woken by the eventfd `bell`.
+    pub(crate) fn ring(config: &RingConfig, bell: RawFd) -> Result<Driver, StartError> {
+        let ring = Ring::new(config, bell)?;
+        let pool = BufferPool::new(config.receive_buffers, config.receive_buffer_size, true)
+            .map_err(StartError::from_ring)?;
+        let mut features = ring.features();
+        if let Some(address) = pool.ring_address() {
+            features.provided_buffers = match ring.register_buffers(address, pool.count()) {
+                Ok(()) => true,
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => false,
+                Err(error) => return Err(StartError::from_ring(error)),
+            };
+        }
+        let buffers = features.provided_buffers.then_some(pool);
+        Ok(Driver::new(Backend::Ring(Box::new(ring)), buffers, features))
+    }
+
+    /// A driver over a port of a simulated world.
+    pub(crate) fn simulated(port: SimPort, buffers: Rc<BufferPool>) -> Driver {
+        let features = Features { provided_buffers: true, ..Features::default() };
+        Driver::new(Backend::Sim(port), Some(buffers), features)
+    }
+
+    fn new(backend: Backend, buffers: Option<Rc<BufferPool>>, features: Features) -> Driver {
+        Driver {
+            ops: Ops::new(buffers.clone()),
+            posts: Posts::default(),
+            backend,
+            buffers,
+            stats: DriverStats::default(),
+            features,
+            closed: false,
+        }
+    }
+
+    /// Starts an operation. It never fails here: what is wrong comes as its completion.
+    ///
+    /// # Safety
+    /// What `request` points at, unless it is in `keep`, must stay valid until the operation's terminal completion
+    /// was collected, or be handed over by [`abandon`](Driver::abandon).
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn start(
+        &mut self,
+        descriptor: &Descriptor,
+        request: Request,
+        keep: Option<Box<dyn Any>>,
+    ) -> OpKey {
+        let key = self.ops.insert(request, Some(descriptor.clone()), keep);
+        if self.closed {
+            let completion = Completion { result: -libc::ECANCELED, buffer: None, more: false };
+            self.ops.complete(key, completion);
+            return key;
+        }
+        // SAFETY: the caller's promise; the cell holds the descriptor until the terminal completion.
+        unsafe { self.backend.push(key, descriptor.number(), request) };
+        key
+    }
+
+    /// Starts an operation that points at nothing.
+    #[allow(unsafe_code)]
+    pub(crate) fn start_plain(&mut self, descriptor: &Descriptor, request: Request) -> OpKey {
+        let points_nowhere = matches!(
+            request,
+            Request::Accept { .. }
+                | Request::ReceivePooled { .. }
+                | Request::Shutdown { .. }
+                | Request::Poll { .. }
+        );
+        assert!(points_nowhere, "{request:?} points at memory");
+        // SAFETY: just checked: there is nothing to keep valid.
+        unsafe { self.start(descriptor, request, None) }
+    }
+
+    #[allow(unsafe_code)]
+    pub(crate) fn start_connect(&mut self, descriptor: &Descriptor, address: SockAddr) -> OpKey {
+        let address = Box::new(address);
+        let request = Request::Connect { address: &raw const *address };
+        // SAFETY: the boxed address lives in the operation's cell until the terminal completion.
+        unsafe { self.start(descriptor, request, Some(address)) }
+    }
+
+    pub(crate) fn poll(&mut self, key: OpKey, waker: &Waker) -> Poll<Completion> {
+        self.ops.poll(key, waker)
+    }
+
+    pub(crate) fn try_next(&mut self, key: OpKey) -> Option<Completion> {
+        self.ops.try_next(key)
+    }
+
+    pub(crate) fn has_completion(&self, key: OpKey) -> bool {
+        self.ops.has_completion(key)
+    }
+
+    pub(crate) fn watch(&mut self, key: OpKey, watch: Watch) {
+        self.ops.watch(key, watch);
+    }
+
+    /// Asks for the operation's end; its completion is still to be collected.
+    pub(crate) fn cancel(&mut self, key: OpKey) {
+        if !self.closed && self.ops.in_flight(key) {
+            self.backend.push_cancel(key);
+        }
+    }
+
+    /// The operation's owner goes: it is cancelled, and `keep` lives until its end.
+    pub(crate) fn abandon(&mut self, key: OpKey, keep: Option<Box<dyn Any>>) {
+        if self.ops.abandon(key, keep) && !self.closed {
+            self.backend.push_cancel(key);
+        }
+    }
+
+    pub(crate) fn post(&mut self, earlier: Option<PostKey>, to: &Descriptor, bytes: &[u8]) -> Posting {
+        if self.closed {
+            return Posting::Failed(io::Error::from_raw_os_error(libc::ECANCELED));
+        }
+        self.posts.post(earlier, to, bytes)
+    }
+
+    pub(crate) fn poll_posted(&mut self, key: PostKey, waker: &Waker) -> Poll<io::Result<()>> {
+        self.posts.poll(key, waker)
+    }
+
+    pub(crate) fn posted_trouble(&mut self, key: PostKey) -> Option<io::Error> {
+        self.posts.trouble(key)
+    }
+
+    pub(crate) fn posted_is_pending(&mut self, key: PostKey) -> bool {
+        self.posts.is_pending(key)
+    }
+
+    pub(crate) fn disown_posted(&mut self, key: PostKey) {
+        self.posts.disown(key);
+    }
+
+    pub(crate) fn discard_posted(&mut self, key: PostKey) {
+        if let Some((op, buffer)) = self.posts.discard(key) {
+            self.abandon(op, Some(Box::new(buffer)));
+        }
+    }
+
+    /// The buffer that a completion named.
+    pub(crate) fn claim(&self, completion: Completion) -> Option<PooledBuf> {
+        let (buffer, pool) = (completion.buffer?, self.buffers.as_ref()?);
+        Some(PooledBuf::claim(Rc::clone(pool), buffer, usize::try_from(completion.result).unwrap_or(0)))
+    }
+
+    /// Makes a descriptor out of an accept's result.
+    #[allow(unsafe_code)]
+    pub(crate) fn adopt(&self, result: i32) -> Descriptor {
+        use std::os::fd::{FromRawFd, OwnedFd};
+        match &self.backend {
+            Backend::Ring(_) => {
+                // SAFETY: the kernel made this descriptor for the operation whose completion is adopted, once.
+                Descriptor::kernel(unsafe { OwnedFd::from_raw_fd(result) })
+            }
+            Backend::Sim(port) => Descriptor::simulated(port.descriptor(result)),
+        }
+    }
+
+    /// Files what has arrived.
+    pub(crate) fn reap(&mut self) -> io::Result<()> {
+        match &mut self.backend {
+            Backend::Ring(ring) => {
+                ring.reap(&mut self.ops, &mut self.stats)?;
+                if ring.overflowing() {
+                    return Ok(());
+                }
+            }
+            Backend::Sim(port) => port.reap(&mut self.ops, &mut self.stats),
+        }
+        self.posts.settle(&mut self.ops, &mut self.backend);
+        self.close_orphans();
+        Ok(())
+    }
+
+    fn close_orphans(&mut self) {
+        while let Some(result) = self.ops.aftermath.orphans.pop() {
+            drop(self.adopt(result));
+        }
+    }
+
+    /// Sends what is staged, if anything is or the kernel says that it has news; does not wait.
+    pub(crate) fn submit(&mut self) -> io::Result<()> {
+        self.posts.flush(&mut self.ops, &mut self.backend);
+        match &mut self.backend {
+            Backend::Ring(ring) => {
+                if !ring.wants_enter() {
+                    return Ok(());
+                }
+                ring.submit(&mut self.stats)?;
+            }
+            Backend::Sim(port) => port.submit(&mut self.stats),
+        }
+        self.reap()
+    }
+
+    /// Sends what is staged and sleeps until a completion, the doorbell or the time-out.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.posts.flush(&mut self.ops, &mut self.backend);
+        match &mut self.backend {
+            Backend::Ring(ring) => ring.wait(timeout, &mut self.stats)?,
+            Backend::Sim(port) => port.submit(&mut self.stats),
+        }
+        self.reap()
+    }
+
+    /// Anything to reap or to fetch from the kernel? No system call.
+    #[inline]
+    pub(crate) fn has_news(&mut self) -> bool {
+        match &mut self.backend {
+            Backend::Ring(ring) => ring.has_news(),
+            Backend::Sim(port) => port.has_news(),
+        }
+    }
+
+    /// Anything staged that the kernel has not seen?
+    pub(crate) fn has_staged(&mut self) -> bool {
+        self.posts.has_collecting() || self.backend.consumed() != self.backend.pushed()
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        match &self.backend {
+            Backend::Ring(_) => Instant::now(),
+            Backend::Sim(port) => port.now(),
+        }
+    }
+
+    pub(crate) fn register_eventfd(&self, eventfd: RawFd) -> io::Result<()> {
+        match &self.backend {
+            Backend::Ring(ring) => ring.register_eventfd(eventfd),
+            Backend::Sim(_) => Ok(()),
+        }
+    }
+
+    /// Swaps what must run outside the driver's borrow with an empty `into`; false when there is nothing.
+    #[inline]
+    pub(crate) fn take_aftermath(&mut self, into: &mut Aftermath) -> bool {
+        if self.ops.aftermath.is_empty() {
+            return false;
+        }
+        std::mem::swap(&mut self.ops.aftermath, into);
+        true
+    }
+
+    pub(crate) fn simulation(&self) -> Option<&SimPort> {
+        match &self.backend {
+            Backend::Sim(port) => Some(port),
+            Backend::Ring(_) => None,
+        }
+    }
+
+    pub(crate) fn features(&self) -> Features {
+        self.features
+    }
+
+    pub(crate) fn stats(&self) -> DriverStats {
+        DriverStats {
+            in_flight: self.ops.len(),
+            buffers_out: self.buffers.as_ref().map_or(0, |pool| pool.out()),
+            ..self.stats
+        }
+    }
+
+    /// Flushes, cancels everything, reaps to zero, and refuses what comes later. What does not end in time is leaked,
+    /// memory and all, because the kernel may still write to it.
+    pub(crate) fn shut_down(&mut self) {
+        if self.closed {
+            return;
+        }
+        let flushed = self.submit();
+        self.closed = true;
+        for (op, buffer) in self.posts.abandon_all() {
+            self.ops.abandon(op, Some(Box::new(buffer)));
+        }
+        if let Err(error) = flushed {
+            tracing::error!(%error, "a closing ring could not be flushed");
+        }
+        let drained = match &mut self.backend {
+            Backend::Ring(_) => self.drain_ring(),
+            Backend::Sim(port) => {
+                port.close(&mut self.ops);
+                true
+            }
+        };
+        self.close_orphans();
+        if !drained {
+            tracing::error!(
+                in_flight = self.ops.in_flight_count(),
+                "operations did not end in time; their memory is leaked"
+            );
+            let leaked = std::mem::replace(&mut self.ops, Ops::new(None));
+            std::mem::forget(leaked);
+            std::mem::forget(self.buffers.take());
+        }
+    }
+
+    fn drain_ring(&mut self) -> bool {
+        let deadline = Instant::now() + SHUTDOWN_LIMIT;
+        loop {
+            let Backend::Ring(ring) = &mut self.backend else { return true };
+            if self.ops.in_flight_count() == 0 && !ring.doorbell_armed() {
+                return true;
+            }
+            ring.push_cancel_all();
+            let step = ring
+                .submit(&mut self.stats)
+                .and_then(|()| ring.reap(&mut self.ops, &mut self.stats))
+                .and_then(|()| match self.ops.in_flight_count() {
+                    0 if !ring.doorbell_armed() => Ok(()),
+                    _ => ring.wait_quietly(Duration::from_millis(10), &mut self.stats),
+                })
+                .and_then(|()| ring.reap(&mut self.ops, &mut self.stats));
+            if let Err(error) = step {
+                tracing::error!(%error, "a closing ring could not be drained");
+                return false;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}

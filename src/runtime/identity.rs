@@ -1,0 +1,68 @@
+//! Who is who: cores and tasks.
+
+use std::fmt;
+
+/// A core of a runtime: one thread, one ring, one executor.
+///
+/// The id is unique among the live cores of the process; a runtime hands out its own by
+/// [`RuntimeHandle::cores`](crate::runtime::RuntimeHandle::cores).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CoreId(pub(crate) u16);
+
+impl CoreId {
+    /// The id as a number, at most 1,023.
+    pub fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl fmt::Debug for CoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "core{}", self.0)
+    }
+}
+
+impl fmt::Display for CoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// The identity of a task: its core, its slot there, and the generation of that slot.
+///
+/// A slot is used again after its task ended, but with another generation: a stale identity never names the new task.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RawPid {
+    pub(crate) core: CoreId,
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl RawPid {
+    /// The core that the task lives on, for its whole life.
+    pub fn core(self) -> CoreId {
+        self.core
+    }
+
+    /// The slot in its core's task table.
+    pub fn index(self) -> u32 {
+        self.index
+    }
+
+    /// Counts the tasks ever spawned on that core, modulo 2^32.
+    pub fn generation(self) -> u32 {
+        self.generation
+    }
+}
+
+impl fmt::Debug for RawPid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{}.{}.{}>", self.core.0, self.index, self.generation)
+    }
+}
+
+impl fmt::Display for RawPid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}

@@ -1,0 +1,363 @@
+//! What one core owns, and its turn: reap, deliver, fire timers, run tasks, submit; and its sleep.
+//!
+//! Reached on the core's own thread only. Nothing user-made runs while one of its cells is borrowed.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell, RefMut};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender};
+use rustc_hash::FxHashMap;
+use slab::Slab;
+
+use super::driver::op::Aftermath;
+use super::driver::{Driver, DriverStats};
+use super::executor::{Executor, ExecutorStats, contain};
+use super::identity::{CoreId, RawPid};
+use super::mesh::{Mail, Mailbox};
+use super::runtime_handle::RuntimeHandle;
+use super::timer::DeadlineQueue;
+use super::{context, timer};
+
+/// Polls of tasks in one turn, before the core looks at its ring and its mail again.
+const POLLS_PER_TURN: u32 = 256;
+/// Mails delivered in one turn.
+const MAILS_PER_TURN: usize = 256;
+/// Looks at the queues between two looks at the clock while spinning.
+const SPINS_PER_CLOCK: u32 = 32;
+
+/// A queue outside the mailbox that a task of this core reads: the core looks at it every turn and before it sleeps.
+struct Port {
+    has_mail: Box<dyn Fn() -> bool>,
+    reader: RawPid,
+}
+
+pub(crate) struct Local {
+    mailbox: Arc<Mailbox>,
+    inbox: Receiver<Mail>,
+    executor: Executor,
+    timers: RefCell<DeadlineQueue<Waker>>,
+    driver: RefCell<Driver>,
+    aftermath: RefCell<Aftermath>,
+    ports: RefCell<Slab<Port>>,
+    extensions: RefCell<FxHashMap<u64, Rc<dyn Any>>>,
+    idle_probes: RefCell<Vec<Sender<u64>>>,
+    mails: Cell<u64>,
+    parks: Cell<u64>,
+    busy_poll: Cell<Duration>,
+    ending: Cell<bool>,
+    runtime: RuntimeHandle,
+}
+
+/// Counts of one core since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CoreStats {
+    /// The executor's counts.
+    pub executor: ExecutorStats,
+    /// The driver's counts.
+    pub driver: DriverStats,
+    /// Times the core went to sleep.
+    pub parks: u64,
+    /// Mails received from other cores and threads.
+    pub mails: u64,
+    /// Timers armed now.
+    pub timers: usize,
+}
+
+impl Local {
+    pub(crate) fn new(
+        mailbox: Arc<Mailbox>,
+        inbox: Receiver<Mail>,
+        driver: Driver,
+        executor: Executor,
+        busy_poll: Duration,
+        runtime: RuntimeHandle,
+    ) -> Rc<Local> {
+        Rc::new(Local {
+            mailbox,
+            inbox,
+            executor,
+            timers: RefCell::new(DeadlineQueue::new()),
+            driver: RefCell::new(driver),
+            aftermath: RefCell::new(Aftermath::default()),
+            ports: RefCell::new(Slab::new()),
+            extensions: RefCell::new(FxHashMap::default()),
+            idle_probes: RefCell::new(Vec::new()),
+            mails: Cell::new(0),
+            parks: Cell::new(0),
+            busy_poll: Cell::new(busy_poll),
+            ending: Cell::new(false),
+            runtime,
+        })
+    }
+
+    /// One turn. True when there is more to run at once.
+    pub(crate) fn turn(self: &Rc<Local>) -> io::Result<bool> {
+        context::enter(self, || {
+            self.driver.borrow_mut().reap()?;
+            self.settle_driver();
+            self.deliver();
+            self.fire_timers();
+            self.executor.run(POLLS_PER_TURN);
+            let more = self.executor.has_ready();
+            if more {
+                self.submit()?;
+            }
+            Ok(more)
+        })
+    }
+
+    /// Sends what is staged, without sleeping.
+    pub(crate) fn submit(&self) -> io::Result<()> {
+        self.driver.borrow_mut().submit()?;
+        self.settle_driver();
+        Ok(())
+    }
+
+    /// Sleeps until there is something to do, or for at most `limit`. What is staged is sent first.
+    pub(crate) fn park(self: &Rc<Local>, limit: Option<Duration>) -> io::Result<()> {
+        context::enter(self, || {
+            self.answer_idle_probes();
+            let deadline = self.timers.borrow().next();
+            if !self.busy_poll.get().is_zero() {
+                self.submit()?;
+                if self.executor.has_ready() || self.spin(deadline, limit) {
+                    return Ok(());
+                }
+            }
+            let until = deadline.map(|at| at.saturating_duration_since(self.now()));
+            let timeout = match (until, limit) {
+                (Some(until), Some(limit)) => Some(until.min(limit)),
+                (until, limit) => until.or(limit),
+            };
+            if timeout == Some(Duration::ZERO) || !self.announce_sleep() {
+                return self.submit();
+            }
+            self.parks.set(self.parks.get() + 1);
+            let waited = self.driver.borrow_mut().wait(timeout);
+            self.mailbox.sleep_flag().awake();
+            waited?;
+            self.settle_driver();
+            Ok(())
+        })
+    }
+
+    /// Says that this core sleeps unless there is mail; false means it must not.
+    pub(crate) fn announce_sleep(&self) -> bool {
+        self.mailbox.sleep_flag().announce(|| self.has_mail())
+    }
+
+    pub(crate) fn awake(&self) {
+        self.mailbox.sleep_flag().awake();
+    }
+
+    /// Looks at the queues until one has something, for at most the busy-poll time; true when one has.
+    fn spin(&self, deadline: Option<Instant>, limit: Option<Duration>) -> bool {
+        let begun = self.now();
+        let mut until = begun + limit.map_or(self.busy_poll.get(), |limit| limit.min(self.busy_poll.get()));
+        if let Some(deadline) = deadline {
+            until = until.min(deadline);
+        }
+        loop {
+            for _ in 0..SPINS_PER_CLOCK {
+                if self.driver.borrow_mut().has_news() {
+                    // A completion may lie behind deferred work that only a kernel entry runs.
+                    let fetched = self.submit();
+                    return fetched.is_ok();
+                }
+                if self.has_mail() {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            let now = self.now();
+            if now >= until {
+                return deadline.is_some_and(|deadline| now >= deadline);
+            }
+        }
+    }
+
+    /// Runs what the driver has found: wakes, watches, and drops of what dropped futures left behind.
+    fn settle_driver(&self) {
+        loop {
+            let mut aftermath = self.aftermath.take();
+            if !self.driver.borrow_mut().take_aftermath(&mut aftermath) {
+                self.aftermath.replace(aftermath);
+                return;
+            }
+            aftermath.wakes.drain(..).for_each(Waker::wake);
+            for watch in aftermath.watches.drain(..) {
+                watch.notify();
+            }
+            for garbage in aftermath.garbage.drain(..) {
+                contain("a buffer", || drop(garbage));
+            }
+            self.aftermath.replace(aftermath);
+        }
+    }
+
+    fn deliver(&self) {
+        for _ in 0..MAILS_PER_TURN {
+            let Ok(mail) = self.inbox.try_recv() else { break };
+            self.mails.set(self.mails.get() + 1);
+            match mail {
+                Mail::Wake(target) => self.executor.wake(target),
+                Mail::Stop(pid) => self.executor.stop(pid),
+                Mail::Run(job) => contain("a job sent to a core", job),
+                Mail::WhenIdle(answer) => self.idle_probes.borrow_mut().push(answer),
+                Mail::End => self.ending.set(true),
+            }
+        }
+        for (_, port) in &*self.ports.borrow() {
+            if (port.has_mail)() {
+                self.executor.wake(port.reader.into());
+            }
+        }
+    }
+
+    fn has_mail(&self) -> bool {
+        !self.inbox.is_empty() || self.ports.borrow().iter().any(|(_, port)| (port.has_mail)())
+    }
+
+    fn fire_timers(&self) {
+        if self.timers.borrow().is_empty() {
+            return;
+        }
+        let now = self.now();
+        loop {
+            let due = self.timers.borrow_mut().pop_due(now);
+            match due {
+                Some(waker) => waker.wake(),
+                None => return,
+            }
+        }
+    }
+
+    /// Only now is nothing queued: mail, ready tasks and news have all been looked at.
+    fn answer_idle_probes(&self) {
+        if self.idle_probes.borrow().is_empty() || self.executor.has_ready() || self.has_mail() {
+            return;
+        }
+        let activity = self.executor.stats().polls + self.mails.get();
+        for answer in self.idle_probes.borrow_mut().drain(..) {
+            // Nobody listens any more when the coordinator lost its patience.
+            let _ = answer.send(activity);
+        }
+    }
+
+    /// Drops every task, then closes the ring; later calls find a core that refuses everything.
+    pub(crate) fn shut_down(self: &Rc<Local>) {
+        context::enter(self, || {
+            self.executor.shut_down();
+            self.ports.borrow_mut().clear();
+            let extensions = self.extensions.take();
+            contain("an extension of the core", || drop(extensions));
+            self.mailbox.unpublish();
+            self.driver.borrow_mut().shut_down();
+            self.settle_driver();
+            self.timers.borrow_mut().clear();
+            while let Ok(mail) = self.inbox.try_recv() {
+                contain("a mail to an ended core", || drop(mail));
+            }
+        });
+    }
+
+    /// Has the core look at `has_mail` every turn and wake `reader` when it holds. The answer is for
+    /// [`remove_port`](Local::remove_port).
+    pub(crate) fn add_port(&self, reader: RawPid, has_mail: impl Fn() -> bool + 'static) -> usize {
+        self.ports.borrow_mut().insert(Port { has_mail: Box::new(has_mail), reader })
+    }
+
+    pub(crate) fn remove_port(&self, port: usize) {
+        self.ports.borrow_mut().try_remove(port);
+    }
+
+    /// A value that upper layers keep on the core, by a key of theirs.
+    pub(crate) fn extension(&self, key: u64) -> Option<Rc<dyn Any>> {
+        self.extensions.borrow().get(&key).cloned()
+    }
+
+    pub(crate) fn set_extension(&self, key: u64, value: Rc<dyn Any>) {
+        self.extensions.borrow_mut().insert(key, value);
+    }
+
+    pub(crate) fn remove_extension(&self, key: u64) {
+        let removed = self.extensions.borrow_mut().remove(&key);
+        drop(removed);
+    }
+
+    #[inline]
+    pub(crate) fn id(&self) -> CoreId {
+        self.mailbox.core()
+    }
+
+    #[inline]
+    pub(crate) fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    #[inline]
+    pub(crate) fn driver(&self) -> RefMut<'_, Driver> {
+        self.driver.borrow_mut()
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.driver.borrow().now()
+    }
+
+    pub(crate) fn arm_timer(&self, at: Instant, waker: Waker) -> timer::DeadlineKey {
+        self.timers.borrow_mut().insert(at, waker)
+    }
+
+    /// Disarms; false when it has fired.
+    pub(crate) fn disarm_timer(&self, key: timer::DeadlineKey) -> bool {
+        let disarmed = self.timers.borrow_mut().cancel(key);
+        disarmed.is_some()
+    }
+
+    /// Updates the waker of an armed timer; false when it has fired.
+    pub(crate) fn update_timer(&self, key: timer::DeadlineKey, waker: &Waker) -> bool {
+        let replaced = match self.timers.borrow_mut().get_mut(key) {
+            Some(kept) if kept.will_wake(waker) => return true,
+            Some(kept) => std::mem::replace(kept, waker.clone()),
+            None => return false,
+        };
+        drop(replaced);
+        true
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.timers.borrow().next()
+    }
+
+    pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
+        &self.mailbox
+    }
+
+    pub(crate) fn runtime(&self) -> &RuntimeHandle {
+        &self.runtime
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.get()
+    }
+
+    pub(crate) fn set_busy_poll(&self, busy_poll: Duration) {
+        self.busy_poll.set(busy_poll);
+    }
+
+    pub(crate) fn stats(&self) -> CoreStats {
+        CoreStats {
+            executor: self.executor.stats(),
+            driver: self.driver.borrow().stats(),
+            parks: self.parks.get(),
+            mails: self.mails.get(),
+            timers: self.timers.borrow().len(),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Waiting for time to pass: sleeps, time-outs and intervals, on the clock of the current core.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::context;
+use super::local::Local;
+use super::timer::DeadlineKey;
+
+/// The present time on the current core's clock; in a simulation that is the simulated one.
+///
+/// # Panics
+/// When not called on a core.
+#[track_caller]
+pub fn now() -> Instant {
+    context::current().now()
+}
+
+/// Waits until `duration` has passed since this call. Never ends early.
+///
+/// # Cancel safety
+/// Cancel safe; dropping it disarms the timer.
+///
+/// # Panics
+/// When not called on a core.
+#[track_caller]
+pub fn sleep(duration: Duration) -> Sleep {
+    let local = context::current();
+    let deadline = far(local.now(), duration);
+    Sleep { local, deadline, armed: Armed::Not }
+}
+
+/// Waits until `deadline`; a past one is over at the next turn.
+///
+/// # Cancel safety
+/// Cancel safe; dropping it disarms the timer.
+///
+/// # Panics
+/// When not called on a core.
+#[track_caller]
+pub fn sleep_until(deadline: Instant) -> Sleep {
+    Sleep { local: context::current(), deadline, armed: Armed::Not }
+}
+
+/// A duration too long for the clock is a wait of thirty years.
+fn far(now: Instant, duration: Duration) -> Instant {
+    const THIRTY_YEARS: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+    now.checked_add(duration).unwrap_or_else(|| now + THIRTY_YEARS)
+}
+
+#[derive(Clone, Copy)]
+enum Armed {
+    Not,
+    Yes(DeadlineKey),
+    Fired,
+}
+
+/// Ends at its deadline; made by [`sleep`] and [`sleep_until`].
+#[must_use = "a sleep does nothing unless it is awaited"]
+pub struct Sleep {
+    local: Rc<Local>,
+    deadline: Instant,
+    armed: Armed,
+}
+
+impl Sleep {
+    /// When it ends.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    pub(crate) fn on(local: &Rc<Local>, deadline: Instant) -> Sleep {
+        Sleep { local: Rc::clone(local), deadline, armed: Armed::Not }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match self.armed {
+            Armed::Fired => Poll::Ready(()),
+            Armed::Not => {
+                self.armed = Armed::Yes(self.local.arm_timer(self.deadline, cx.waker().clone()));
+                Poll::Pending
+            }
+            // The queue lets go of a timer only when its time has come.
+            Armed::Yes(key) if self.local.update_timer(key, cx.waker()) => Poll::Pending,
+            Armed::Yes(_) => {
+                self.armed = Armed::Fired;
+                Poll::Ready(())
+            }
+        }
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Armed::Yes(key) = self.armed {
+            self.local.disarm_timer(key);
+        }
+    }
+}
+
+impl std::fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sleep").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
+
+/// The time given to [`timeout`] was not enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("timed out after {after:?}")]
+pub struct Elapsed {
+    /// How long was waited.
+    pub after: Duration,
+}
+
+/// Gives `future` at most `duration`. A result that is there together with the deadline wins.
+///
+/// # Errors
+/// [`Elapsed`] when the time is over; `future` has then been dropped.
+///
+/// # Cancel safety
+/// As safe as `future`.
+///
+/// # Panics
+/// When not called on a core.
+pub async fn timeout<F: Future>(duration: Duration, future: F) -> Result<F::Output, Elapsed> {
+    let mut future = pin!(future);
+    let mut sleep = sleep(duration);
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(Ok(output));
+        }
+        Pin::new(&mut sleep).poll(cx).map(|()| Err(Elapsed { after: duration }))
+    })
+    .await
+}
+
+/// Ticks every `period`, the first time one period from now.
+///
+/// # Panics
+/// When `period` is zero, or when not called on a core.
+#[track_caller]
+pub fn interval(period: Duration) -> Interval {
+    assert!(!period.is_zero(), "an interval needs a period above zero");
+    let local = context::current();
+    let next = far(local.now(), period);
+    Interval { sleep: Sleep { local, deadline: next, armed: Armed::Not }, period }
+}
+
+/// A steady beat; made by [`interval`].
+#[derive(Debug)]
+pub struct Interval {
+    sleep: Sleep,
+    period: Duration,
+}
+
+impl Interval {
+    /// Waits for the next tick and gives the time it was due. Ticks keep their phase however late they are taken;
+    /// those that were missed are left out.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a tick that was not taken is given to the next call.
+    pub async fn tick(&mut self) -> Instant {
+        poll_fn(|cx| Pin::new(&mut self.sleep).poll(cx)).await;
+        let due = self.sleep.deadline;
+        let late = self.sleep.local.now().saturating_duration_since(due);
+        let missed = (late.as_nanos() / self.period.as_nanos()) as u32;
+        self.sleep.deadline = far(due, self.period.saturating_mul(missed.saturating_add(1)));
+        self.sleep.armed = Armed::Not;
+        due
+    }
+}

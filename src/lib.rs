@@ -2,6 +2,7 @@
 #![deny(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used))]
 
+pub mod net;
 pub mod pool;
 pub mod runtime;
 mod sync;

@@ -35,3 +35,4 @@ pub use local::CoreStats;
 pub use runtime_handle::{RuntimeHandle, UnknownCore};
 pub use threads::Runtime;
 pub use time::{Elapsed, Interval, Sleep, interval, now, sleep, sleep_until, timeout};
+pub use watch::Watch;

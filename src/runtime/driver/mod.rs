@@ -11,6 +11,7 @@ mod posted;
 mod probe;
 mod ring;
 pub(crate) mod sim;
+pub(crate) mod socket;
 
 use std::any::Any;
 use std::io;
@@ -167,7 +168,12 @@ impl Driver {
 
     /// A driver over a port of a simulated world.
     pub(crate) fn simulated(port: SimPort, buffers: Rc<BufferPool>) -> Driver {
-        let features = Features { provided_buffers: true, ..Features::default() };
+        let features = Features {
+            provided_buffers: true,
+            multishot_accept: true,
+            multishot_receive: true,
+            ..Features::default()
+        };
         Driver::new(Backend::Sim(port), Some(buffers), features)
     }
 
@@ -348,6 +354,8 @@ impl Driver {
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.posts.flush(&mut self.ops, &mut self.backend);
         match &mut self.backend {
+            // A posted send that succeeds posts no completion, so sleeping would keep its waiter waiting.
+            Backend::Ring(ring) if self.posts.is_awaited() => ring.submit(&mut self.stats)?,
             Backend::Ring(ring) => ring.wait(timeout, &mut self.stats)?,
             Backend::Sim(port) => port.submit(&mut self.stats),
         }
@@ -399,6 +407,14 @@ impl Driver {
         }
     }
 
+    /// The kernel refused a multishot operation: only single ones from now on. False when it was given up before.
+    pub(crate) fn give_up_multishot(&mut self) -> bool {
+        let features = &mut self.features;
+        let had = features.multishot_accept || features.multishot_receive;
+        (features.multishot_accept, features.multishot_receive) = (false, false);
+        had
+    }
+
     pub(crate) fn features(&self) -> Features {
         self.features
     }
@@ -419,9 +435,7 @@ impl Driver {
         }
         let flushed = self.submit();
         self.closed = true;
-        for (op, buffer) in self.posts.abandon_all() {
-            self.ops.abandon(op, Some(Box::new(buffer)));
-        }
+        self.posts.disown_all();
         if let Err(error) = flushed {
             tracing::error!(%error, "a closing ring could not be flushed");
         }
@@ -438,8 +452,8 @@ impl Driver {
                 in_flight = self.ops.in_flight_count(),
                 "operations did not end in time; their memory is leaked"
             );
-            let leaked = std::mem::replace(&mut self.ops, Ops::new(None));
-            std::mem::forget(leaked);
+            std::mem::forget(std::mem::replace(&mut self.ops, Ops::new(None)));
+            std::mem::forget(std::mem::take(&mut self.posts));
             std::mem::forget(self.buffers.take());
         }
     }
@@ -452,18 +466,16 @@ impl Driver {
                 return true;
             }
             ring.push_cancel_all();
+            // The wait has a limit, because what is to be cancelled may end without a completion.
             let step = ring
                 .submit(&mut self.stats)
-                .and_then(|()| ring.reap(&mut self.ops, &mut self.stats))
-                .and_then(|()| match self.ops.in_flight_count() {
-                    0 if !ring.doorbell_armed() => Ok(()),
-                    _ => ring.wait_quietly(Duration::from_millis(10), &mut self.stats),
-                })
+                .and_then(|()| ring.wait_quietly(Duration::from_millis(1), &mut self.stats))
                 .and_then(|()| ring.reap(&mut self.ops, &mut self.stats));
             if let Err(error) = step {
                 tracing::error!(%error, "a closing ring could not be drained");
                 return false;
             }
+            self.posts.settle(&mut self.ops, &mut self.backend);
             if Instant::now() >= deadline {
                 return false;
             }

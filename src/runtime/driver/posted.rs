@@ -72,6 +72,8 @@ pub(crate) struct Posts {
     collecting: Vec<u32>,
     under_way: Vec<u32>,
     spare: Vec<Vec<u8>>,
+    /// Somebody waits for the fate of bytes that the next kernel entry decides.
+    awaited: bool,
 }
 
 impl Posts {
@@ -117,9 +119,11 @@ impl Posts {
         if let State::Failed(errno) = post.state {
             return Poll::Ready(Err(io::Error::from_raw_os_error(errno)));
         }
+        let undecided = !matches!(post.state, State::Draining { .. });
         if !post.waiter.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
             post.waiter = Some(waker.clone());
         }
+        self.awaited |= undecided;
         Poll::Pending
     }
 
@@ -147,16 +151,28 @@ impl Posts {
         }
     }
 
-    /// The owner discards the socket: gives the operation to abandon, with the buffer it uses.
+    /// The owner discards the socket: bytes still on their way need not arrive. Gives the operation to abandon, with
+    /// the buffer it uses. A send that was pushed and may succeed without a word is left to `settle`.
     pub(crate) fn discard(&mut self, key: PostKey) -> Option<(OpKey, Vec<u8>)> {
-        self.get_mut(key)?;
-        let post = self.posts.remove(key.index as usize);
-        self.collecting.retain(|index| *index != key.index);
+        let State::Draining { op } = self.get_mut(key)?.state else {
+            self.disown(key);
+            return None;
+        };
         self.under_way.retain(|index| *index != key.index);
-        match post.state {
-            State::Pushed { op, .. } | State::Draining { op } => Some((op, post.buffer)),
-            State::Collecting | State::Failed(_) => None,
-        }
+        Some((op, self.posts.remove(key.index as usize).buffer))
+    }
+
+    /// For the shutdown: nobody asks any more.
+    pub(crate) fn disown_all(&mut self) {
+        self.posts.retain(|_, post| {
+            post.owned = false;
+            post.waiter = None;
+            !matches!(post.state, State::Failed(_))
+        });
+    }
+
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited
     }
 
     pub(crate) fn has_collecting(&self) -> bool {
@@ -185,6 +201,7 @@ impl Posts {
             return;
         }
         let consumed = backend.consumed();
+        self.awaited = false;
         let mut at = 0;
         while at < self.under_way.len() {
             let index = self.under_way[at];
@@ -200,6 +217,7 @@ impl Posts {
                     true
                 }
                 None => {
+                    self.awaited |= matches!(post.state, State::Pushed { .. }) && post.waiter.is_some();
                     at += 1;
                     continue;
                 }
@@ -239,18 +257,5 @@ impl Posts {
                 }
             }
         }
-    }
-
-    /// Gives up on everything, for the shutdown: unsent bytes are lost, operations in flight keep their buffers.
-    pub(crate) fn abandon_all(&mut self) -> Vec<(OpKey, Vec<u8>)> {
-        self.collecting.clear();
-        self.under_way.clear();
-        self.posts
-            .drain()
-            .filter_map(|post| match post.state {
-                State::Pushed { op, .. } | State::Draining { op } => Some((op, post.buffer)),
-                State::Collecting | State::Failed(_) => None,
-            })
-            .collect()
     }
 }

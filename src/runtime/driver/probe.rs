@@ -19,6 +19,10 @@ pub struct Features {
     pub registered_ring: bool,
     /// Idle receives pin no memory: buffers come from a ring provided to the kernel.
     pub provided_buffers: bool,
+    /// One accept serves many connections. Found out by the first use.
+    pub multishot_accept: bool,
+    /// One receive serves many arrivals. Found out by the first use.
+    pub multishot_receive: bool,
     /// Time-outs of a wait travel with the wait.
     pub wait_timeout: bool,
 }
@@ -58,6 +62,8 @@ pub(super) fn build(config: &RingConfig) -> Result<(IoUring, Features), StartErr
                 let features = Features {
                     single_issuer: ring.params().is_setup_single_issuer(),
                     defer_taskrun: matches!(rung, Rung::NoSubmissionArray | Rung::DeferTaskrun),
+                    multishot_accept: true,
+                    multishot_receive: true,
                     wait_timeout: ring.params().is_feature_ext_arg(),
                     ..Features::default()
                 };

@@ -34,6 +34,18 @@ impl SimPort {
     pub(crate) fn descriptor(&self, _result: i32) -> SimDescriptor {
         match *self {}
     }
+    pub(crate) fn open_stream(&self) -> SimDescriptor {
+        match *self {}
+    }
+    pub(crate) fn listen(&self, _address: &socket2::SockAddr) -> std::io::Result<SimDescriptor> {
+        match *self {}
+    }
+    pub(crate) fn local_address(&self, _number: RawFd) -> std::io::Result<socket2::SockAddr> {
+        match *self {}
+    }
+    pub(crate) fn peer_address(&self, _number: RawFd) -> std::io::Result<socket2::SockAddr> {
+        match *self {}
+    }
     pub(crate) fn reap(&mut self, _ops: &mut Ops, _stats: &mut DriverStats) {
         match *self {}
     }

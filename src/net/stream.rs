@@ -1,0 +1,250 @@
+//! A connected byte stream, TCP or Unix.
+
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use socket2::{Domain, SockAddr};
+
+use super::reader::{ReadHalf, Reader, Received};
+use super::writer::{WriteHalf, Writer};
+use crate::runtime::context;
+use crate::runtime::driver::descriptor::{Descriptor, DetachedDescriptor};
+use crate::runtime::driver::owned::{OwnedBuf, OwnedBufMut};
+use crate::runtime::local::Local;
+use crate::runtime::op::PlainOp;
+use crate::runtime::watch::Watch;
+
+/// What both sides of a stream share.
+pub(super) struct Socket {
+    pub(super) local: Rc<Local>,
+    pub(super) descriptor: Descriptor,
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket")
+            .field("core", &self.local.id())
+            .field("fd", &self.descriptor.number())
+            .finish()
+    }
+}
+
+/// A connected byte stream on the core that made it. [`TcpStream`](super::TcpStream) and
+/// [`UnixStream`](super::UnixStream) are built on it and lend it.
+///
+/// # Drop
+/// Cancels what is armed and closes the descriptor once the kernel is done with it; the peer then sees the end of the
+/// stream. What was written before is still sent.
+#[derive(Debug)]
+pub struct Stream {
+    socket: Socket,
+    reader: Reader,
+    writer: Writer,
+}
+
+impl Stream {
+    pub(super) fn new(local: &Rc<Local>, descriptor: Descriptor) -> Stream {
+        Stream {
+            socket: Socket { local: Rc::clone(local), descriptor },
+            reader: Reader::default(),
+            writer: Writer::default(),
+        }
+    }
+
+    pub(super) async fn connect(domain: Domain, address: SockAddr) -> io::Result<Stream> {
+        let local = context::current();
+        let descriptor = local.driver().open_stream(domain)?;
+        let key = local.driver().start_connect(&descriptor, address);
+        PlainOp::new(&local, key).await.into_result()?;
+        Ok(Stream::new(&local, descriptor))
+    }
+
+    /// Gives `connect` at most `limit`.
+    pub(super) async fn within<T>(
+        limit: Duration,
+        connect: impl Future<Output = io::Result<T>>,
+    ) -> io::Result<T> {
+        match crate::runtime::timeout(limit, connect).await {
+            Ok(result) => result,
+            Err(elapsed) => Err(io::Error::new(io::ErrorKind::TimedOut, elapsed)),
+        }
+    }
+
+    pub(super) fn descriptor(&self) -> &Descriptor {
+        &self.socket.descriptor
+    }
+
+    pub(super) fn local_address(&self) -> io::Result<SockAddr> {
+        self.socket.local.driver().local_address(&self.socket.descriptor)
+    }
+
+    pub(super) fn peer_address(&self) -> io::Result<SockAddr> {
+        self.socket.local.driver().peer_address(&self.socket.descriptor)
+    }
+
+    /// Reads into the spare room of `buffer` and gives it back with the number of bytes; zero means that the peer has
+    /// ended its side.
+    ///
+    /// # Errors
+    /// The kernel's; `InvalidInput` when the buffer has no spare room; that of an earlier write that failed after it
+    /// had been accepted.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the buffer, once the kernel is done with it. Bytes that arrive at that very moment
+    /// can be lost, so a stream whose read was dropped should not be read again.
+    pub async fn read<B: OwnedBufMut>(&mut self, buffer: B) -> (io::Result<usize>, B) {
+        if let Some(error) = self.writer.failure(&self.socket) {
+            return (Err(error), buffer);
+        }
+        self.split().0.read(buffer).await
+    }
+
+    /// Receives what comes next into a buffer of the core's pool; none when the peer has ended its side. While nothing
+    /// comes, no memory is held. The receive stays armed between calls where the kernel can do that (multishot).
+    ///
+    /// # Errors
+    /// The kernel's.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what arrives meanwhile is given to the next call.
+    pub async fn receive(&mut self) -> io::Result<Option<Received>> {
+        self.split().0.receive().await
+    }
+
+    /// Writes some of `buffer` and gives it back with the number of bytes accepted. Up to 4,096 bytes are copied and
+    /// accepted at once; they leave with the core's next kernel entry, and should that fail, the next read or write
+    /// says so. More go out of the buffer itself.
+    ///
+    /// # Errors
+    /// The kernel's.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open how much was written.
+    pub async fn write<B: OwnedBuf>(&mut self, buffer: B) -> (io::Result<usize>, B) {
+        self.split().1.write(buffer).await
+    }
+
+    /// Writes all of `buffer` and gives it back; see [`write`](Stream::write).
+    ///
+    /// # Errors
+    /// The kernel's; how much was written is then unknown.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open how much was written.
+    pub async fn write_all<B: OwnedBuf>(&mut self, buffer: B) -> (io::Result<()>, B) {
+        self.split().1.write_all(buffer).await
+    }
+
+    /// Writes some of `buffers`, in order, in one call, and gives them back with the number of bytes written; of more
+    /// than 1,024 buffers only the first ones are taken.
+    ///
+    /// # Errors
+    /// The kernel's.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open how much was written.
+    pub async fn write_vectored<B: OwnedBuf>(&mut self, buffers: Vec<B>) -> (io::Result<usize>, Vec<B>) {
+        self.split().1.write_vectored(buffers).await
+    }
+
+    /// Waits until all that was written is with the kernel.
+    ///
+    /// # Errors
+    /// The kernel's, of an earlier write.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn flush(&mut self) -> io::Result<()> {
+        self.split().1.flush().await
+    }
+
+    /// Ends one side or both, after what was written. The other side goes on.
+    ///
+    /// # Errors
+    /// The kernel's.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open whether it was done.
+    pub async fn shutdown(&mut self, how: std::net::Shutdown) -> io::Result<()> {
+        self.split().1.shutdown(how).await
+    }
+
+    /// Lends both sides at once, to be used at the same time.
+    pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
+        let Stream { socket, reader, writer } = self;
+        (ReadHalf { socket, reader }, WriteHalf { socket, writer })
+    }
+
+    /// Leaves a receive armed and has `watch` told when anything arrives: data, the peer's end, or an error. The
+    /// armed receive holds no buffer, and the next read uses it.
+    pub fn arm(&mut self, watch: Watch) {
+        self.reader.arm(&self.socket, watch);
+    }
+
+    /// Nothing unread, no end seen, no write stuck or failed. Looks at what has been reaped; makes no system call.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.reader.is_quiet(&self.socket) && self.writer.is_clean(&self.socket)
+    }
+
+    /// Works towards a stream that no operation uses: sends what is posted and ends the armed receive.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn poll_quiesce(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.writer.is_pending(&self.socket) {
+            let flushed = std::pin::pin!(self.split().1.flush()).poll(cx);
+            match flushed {
+                Poll::Ready(Ok(())) => {}
+                other => return other,
+            }
+        }
+        self.reader.poll_disarm(&self.socket, cx)
+    }
+
+    /// Takes the stream off its core, so that it can travel to another one.
+    ///
+    /// # Errors
+    /// Gives the stream back when an operation still uses it; see [`poll_quiesce`](Stream::poll_quiesce).
+    pub fn detach(mut self) -> Result<DetachedStream, Stream> {
+        let busy = self.reader.is_armed() || !self.is_quiet() || self.writer.is_pending(&self.socket);
+        if busy {
+            return Err(self);
+        }
+        self.writer.disown(&self.socket);
+        let descriptor = self.socket.descriptor.clone();
+        let local = Rc::clone(&self.socket.local);
+        drop(self);
+        descriptor.into_owned().map(DetachedStream).map_err(|shared| Stream::new(&local, shared))
+    }
+
+    /// Throws the stream away: unlike a drop, it does not wait for bytes that the peer's full buffers hold up.
+    pub fn discard(mut self) {
+        self.writer.discard(&self.socket);
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.reader.abandon(&self.socket);
+        self.writer.disown(&self.socket);
+    }
+}
+
+/// A stream between two cores: open, used by nobody. Made by [`Stream::detach`].
+#[derive(Debug)]
+pub struct DetachedStream(DetachedDescriptor);
+
+impl DetachedStream {
+    /// Puts the stream on the current core.
+    ///
+    /// # Panics
+    /// When not called on a core.
+    #[track_caller]
+    pub fn attach(self) -> Stream {
+        Stream::new(&context::current(), self.0.attach())
+    }
+}

@@ -1,0 +1,105 @@
+//! TCP streams.
+
+use std::io;
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use socket2::{Domain, SockAddr};
+
+use super::options::StreamOptions;
+use super::stream::{DetachedStream, Stream};
+
+/// A TCP connection on the core that made it. Reads and writes are those of [`Stream`].
+#[derive(Debug)]
+pub struct TcpStream(pub(super) Stream);
+
+impl TcpStream {
+    /// Connects, with the default [options](StreamOptions).
+    ///
+    /// # Errors
+    /// The kernel's.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the attempt up and closes the socket.
+    ///
+    /// # Panics
+    /// When not called on a core.
+    pub async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+        let stream = TcpStream(Stream::connect(Domain::for_address(address), SockAddr::from(address)).await?);
+        stream.set_options(&StreamOptions::default())?;
+        Ok(stream)
+    }
+
+    /// Connects within `limit`.
+    ///
+    /// # Errors
+    /// The kernel's, or `TimedOut`.
+    ///
+    /// # Cancel safety
+    /// As for [`connect`](TcpStream::connect).
+    ///
+    /// # Panics
+    /// When not called on a core.
+    pub async fn connect_timeout(address: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
+        Stream::within(limit, TcpStream::connect(address)).await
+    }
+
+    /// Sets options.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_options(&self, options: &StreamOptions) -> io::Result<()> {
+        options.apply(self.0.descriptor(), true)
+    }
+
+    /// The address on this side.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_address()?.as_socket().ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.peer_address()?.as_socket().ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    /// As [`Stream::detach`].
+    ///
+    /// # Errors
+    /// Gives the stream back when an operation still uses it.
+    pub fn detach(self) -> Result<DetachedStream, TcpStream> {
+        self.0.detach().map_err(TcpStream)
+    }
+
+    /// As [`Stream::discard`].
+    pub fn discard(self) {
+        self.0.discard();
+    }
+}
+
+impl From<Stream> for TcpStream {
+    /// Trusts that the stream is a TCP connection; only the address methods would tell.
+    fn from(stream: Stream) -> TcpStream {
+        TcpStream(stream)
+    }
+}
+
+impl Deref for TcpStream {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        &self.0
+    }
+}
+
+impl DerefMut for TcpStream {
+    fn deref_mut(&mut self) -> &mut Stream {
+        &mut self.0
+    }
+}

@@ -16,6 +16,7 @@ mod ending;
 mod exhaustive;
 mod fairness;
 mod properties;
+mod world;
 
 /// Connections and reply addresses are numbers, to tell them apart.
 type Shard = State<u32, u64>;

@@ -100,7 +100,7 @@ impl<C> Slots<C> {
     /// Puts a connection that was leased or has just been opened in front of the idle ones.
     #[inline]
     pub(super) fn shelve(&mut self, id: SlotId, connection: C) {
-        self.enter(id, Phase::Idle(connection));
+        self.slots[id.index as usize].phase = Phase::Idle(connection);
         self.idle.push_front(&mut self.slots, id.index);
     }
 

@@ -26,6 +26,7 @@ mod meter;
 mod report;
 mod rings;
 mod rounds;
+mod rtt;
 mod runtimes;
 mod xcore;
 
@@ -56,6 +57,12 @@ const XCORE: Bench = Bench {
     run: xcore::bench,
 };
 
+const RTT: Bench = Bench {
+    name: "rtt",
+    subjects: || rtt::SUBJECTS.iter().map(|subject| subject.name).collect(),
+    run: rtt::bench,
+};
+
 const EXECUTOR: Bench = Bench {
     name: "executor",
     subjects: || executor::SUBJECTS.iter().map(|subject| subject.name).collect(),
@@ -73,8 +80,10 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Acquire(options) => run(&[ACQUIRE], options),
         Command::Xcore(options) => run(&[XCORE], options),
+        Command::Rtt(options) => run(&[RTT], options),
         Command::Executor(options) => run(&[EXECUTOR], options),
-        _ => todo!(),
+        Command::All(options) => run(&[ACQUIRE, XCORE, RTT, EXECUTOR], options),
+        Command::EchoServer => rtt::server::run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -67,7 +67,8 @@ pub fn parse(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<Cli,
         _ => {
             let text = error.to_string();
             let message = text.split("\n\nUsage:").next().unwrap_or(&text);
-            let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+            let message = message.split("\n\nFor more information").next().unwrap_or(message);
+            let line = message.replace("\n\n", "; ").split_whitespace().collect::<Vec<_>>().join(" ");
             line.trim_start_matches("error: ").to_owned()
         }
     })

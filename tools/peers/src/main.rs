@@ -87,6 +87,8 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the lines has seen enough.
+        Err(error) if error.is::<report::ReaderGone>() => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("peers: {error:#}");
             ExitCode::FAILURE
@@ -96,8 +98,13 @@ fn main() -> ExitCode {
 
 fn run(benches: &[Bench], options: &Options) -> Result<()> {
     let plan = options.plan();
+    let mut known: Vec<&str> = Vec::new();
+    for name in benches.iter().flat_map(|bench| (bench.subjects)()) {
+        if !known.contains(&name) {
+            known.push(name);
+        }
+    }
     for wanted in options.subjects.iter().flatten() {
-        let known: Vec<_> = benches.iter().flat_map(|bench| (bench.subjects)()).collect();
         if !known.contains(&wanted.as_str()) {
             let names: Vec<_> = benches.iter().map(|bench| bench.name).collect();
             bail!("no subject {wanted:?} in {}; there are {}", names.join(", "), known.join(", "));

@@ -1,11 +1,12 @@
 //! Result lines: one JSON object each, or a table for people. The same rows feed both.
 
 use crate::rounds::{Spread, ratio};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
-use std::io::Write;
+use std::fmt::{self, Display, Formatter};
+use std::io::{ErrorKind, Write};
 
 /// The subject all the others are divided by.
 pub const BASELINE: &str = "corelet";
@@ -66,9 +67,7 @@ impl Report {
         match (self, serde_json::to_value(row)?) {
             (Self::Table(rows), Value::Object(row)) => rows.push(row),
             (_, row) => {
-                let mut out = std::io::stdout().lock();
-                writeln!(out, "{row}")?;
-                out.flush()?;
+                print(&row)?;
             }
         }
         Ok(())
@@ -79,9 +78,29 @@ impl Report {
         if let Self::Table(rows) = self
             && !rows.is_empty()
         {
-            writeln!(std::io::stdout().lock(), "{}", table(&rows))?;
+            print(&table(&rows))?;
         }
         Ok(())
+    }
+}
+
+/// Nobody reads standard output any more, as when `head` has seen enough: not worth a message.
+#[derive(Debug)]
+pub struct ReaderGone;
+
+impl std::error::Error for ReaderGone {}
+
+impl Display for ReaderGone {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str("standard output is closed")
+    }
+}
+
+fn print(text: &impl Display) -> Result<()> {
+    let mut output = std::io::stdout().lock();
+    match writeln!(output, "{text}").and_then(|()| output.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(ReaderGone.into()),
+        written => written.context("cannot write to standard output"),
     }
 }
 

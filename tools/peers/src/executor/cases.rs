@@ -2,7 +2,7 @@
 
 use super::Case;
 use crate::meter::{Meter, Throughput};
-use crate::runtimes::{Timers, yield_now};
+use crate::runtimes::{Timers, in_task, wake_itself};
 use anyhow::{Context, Result};
 use local_sync::mpsc::unbounded;
 use std::future::{Future, poll_fn};
@@ -19,10 +19,10 @@ const TIMER: Duration = Duration::from_secs(1);
 
 pub fn run<R: Timers>(case: Case, slice: Duration) -> Result<Throughput> {
     let outcome = match case {
-        Case::Yield => R::run(move || yields::<R>(slice))?,
-        Case::Spawn => R::run(move || spawns::<R>(slice))?,
-        Case::PingPong => R::run(move || ping_pong::<R>(slice))?,
-        Case::Timers => R::run(move || timers::<R>(slice))?,
+        Case::Yield => R::run(move || in_task::<R, _>(yields::<R>(slice)))?,
+        Case::Spawn => R::run(move || in_task::<R, _>(spawns::<R>(slice)))?,
+        Case::PingPong => R::run(move || in_task::<R, _>(ping_pong::<R>(slice)))?,
+        Case::Timers => R::run(move || in_task::<R, _>(timers::<R>(slice)))?,
     };
     outcome.context("the tasks ended before the slice was over")
 }
@@ -34,11 +34,12 @@ async fn yields<R: Timers>(slice: Duration) -> Option<Throughput> {
             let meter = meter.clone();
             R::spawn(async move {
                 loop {
-                    yield_now().await;
+                    R::yield_in_turn().await;
                     if !meter.add(1) {
                         break;
                     }
                 }
+                R::leave_turns();
             })
         })
         .collect();
@@ -117,6 +118,6 @@ async fn timers<R: Timers>(slice: Duration) -> Option<Throughput> {
             return meter.outcome();
         }
         // A runtime that tidies up after cancelled timers in its own turn gets that turn.
-        yield_now().await;
+        wake_itself().await;
     }
 }

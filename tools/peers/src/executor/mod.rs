@@ -1,6 +1,6 @@
 //! `executor`: what one operation of a one-core executor costs.
 //!
-//! - `yield`: 64 tasks yield in turn; per yield.
+//! - `yield`: 64 tasks yield in turn, each going behind the other 63; per yield.
 //! - `spawn`: 100 tasks are spawned and joined, over and over; per task.
 //! - `ping_pong`: 100 pairs of tasks pass a message to and fro, over one channel each way; per message.
 //!   The channel is the same for all, `local_sync::mpsc::unbounded`: unsynchronised, so that the wake-ups

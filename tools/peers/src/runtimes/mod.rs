@@ -10,8 +10,10 @@ pub mod tokio;
 pub mod tokio_uring;
 
 use anyhow::Result;
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,15 +27,32 @@ pub trait Runtime: 'static {
 
     /// Starts a task on the running runtime; the returned future ends with the task.
     fn spawn(task: impl Future<Output = ()> + 'static) -> impl Future + 'static;
+
+    /// Queues the calling task behind every other ready one. Not every runtime has a yield of its own,
+    /// so it is the task waking itself, unless that does not have this effect.
+    fn yield_in_turn() -> impl Future<Output = ()> {
+        wake_itself()
+    }
+
+    /// To be called by each of several tasks that take turns, when it has had its last.
+    fn leave_turns() {}
 }
 
 pub trait Timers: Runtime {
     fn sleep(duration: Duration) -> impl Future + 'static;
 }
 
-/// Lets every other ready task run once. The same for all: not every runtime has a yield of its own,
-/// and what a bench asks is what it costs to be queued again.
-pub fn yield_now() -> impl Future<Output = ()> {
+/// Runs `work` as a task. The future given to [`Runtime::run`] is one in some runtimes and not in others,
+/// where it is polled at a different price.
+pub async fn in_task<R: Runtime, T: 'static>(work: impl Future<Output = T> + 'static) -> T {
+    let outcome = Rc::new(Cell::new(None));
+    let inside = outcome.clone();
+    R::spawn(async move { inside.set(Some(work.await)) }).await;
+    outcome.take().expect("the task has ended")
+}
+
+/// Returns to the runtime once and is ready again at once.
+pub fn wake_itself() -> impl Future<Output = ()> {
     Yield { yielded: false }
 }
 
@@ -59,20 +78,20 @@ impl Future for Yield {
 mod tests {
     use super::*;
     use std::cell::RefCell;
-    use std::rc::Rc;
 
     /// A runtime on which tasks neither alternate nor end would make every figure meaningless.
     fn tasks_alternate_and_end<R: Runtime>() {
         let order = R::run(|| async {
             let order = Rc::new(RefCell::new(Vec::new()));
-            let tasks: Vec<_> = (0..2)
+            let tasks: Vec<_> = (0..3)
                 .map(|task| {
                     let order = order.clone();
                     R::spawn(async move {
                         for _ in 0..2 {
                             order.borrow_mut().push(task);
-                            yield_now().await;
+                            R::yield_in_turn().await;
                         }
+                        R::leave_turns();
                     })
                 })
                 .collect();
@@ -81,7 +100,7 @@ mod tests {
             }
             order.take()
         });
-        assert_eq!(order.unwrap(), [0, 1, 0, 1]);
+        assert_eq!(order.unwrap(), [0, 1, 2, 0, 1, 2]);
     }
 
     fn a_sleep_lasts<R: Timers>() {

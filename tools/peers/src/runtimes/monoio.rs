@@ -2,10 +2,19 @@
 
 use super::{Runtime, Timers};
 use anyhow::{Context, Result};
-use std::future::Future;
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 pub struct Monoio;
+
+thread_local! {
+    /// The task that yielded last. monoio puts a task that wakes itself at the *front* of its queue, so
+    /// that it runs again before all the others; only another's wake-up puts it at the back. So each
+    /// task that yields wakes the one that yielded before it.
+    static YIELDED_BEFORE: Cell<Option<Waker>> = const { Cell::new(None) };
+}
 
 impl Runtime for Monoio {
     fn run<T, F>(main: impl FnOnce() -> F + Send + 'static) -> Result<T>
@@ -22,6 +31,25 @@ impl Runtime for Monoio {
 
     fn spawn(task: impl Future<Output = ()> + 'static) -> impl Future + 'static {
         monoio::spawn(task)
+    }
+
+    fn yield_in_turn() -> impl Future<Output = ()> {
+        let mut yielded = false;
+        poll_fn(move |context| {
+            if std::mem::replace(&mut yielded, true) {
+                return Poll::Ready(());
+            }
+            if let Some(before) = YIELDED_BEFORE.replace(Some(context.waker().clone())) {
+                before.wake();
+            }
+            Poll::Pending
+        })
+    }
+
+    fn leave_turns() {
+        if let Some(before) = YIELDED_BEFORE.take() {
+            before.wake();
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Never: let a simulated core sleep, or enter the kernel in its turn.
 
+mod error;
 mod faults;
 
 use std::fmt;
@@ -26,6 +27,7 @@ use super::join::JoinHandle;
 use super::local::{CoreStats, Local};
 use super::mesh::Mailbox;
 use super::runtime_handle::RuntimeHandle;
+pub use error::SimulationError;
 pub use faults::Faults;
 
 /// Turns in a row, with always more to run, after which time passes all the same: a task that spins until a deadline
@@ -69,60 +71,8 @@ pub struct Simulation {
     handle: RuntimeHandle,
     turn_limit: u64,
     busy_turns: u32,
-}
-
-/// Why a simulated run did not come to its end. Each names the seed to repeat it with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SimulationError {
-    /// The future is not done, and nothing will ever happen again: no task is ready, no mail, timer or completion is
-    /// under way.
-    #[error(
-        "simulation seed = {seed}: deadlock after {at:?}: {parked} tasks are parked, and there is no ready task, mail, \
-         timer or completion left that could wake one"
-    )]
-    Deadlock {
-        /// The seed of the run.
-        seed: u64,
-        /// The simulated time since the start.
-        at: Duration,
-        /// How many tasks wait.
-        parked: usize,
-    },
-    /// The limit of turns was reached, as in a run that keeps itself busy for ever.
-    #[error(
-        "simulation seed = {seed}: not done after {turns} turns, at {at:?}; raise `turn_limit` for a longer run"
-    )]
-    Exhausted {
-        /// The seed of the run.
-        seed: u64,
-        /// The simulated time since the start.
-        at: Duration,
-        /// How many turns were made.
-        turns: u64,
-    },
-    /// The core that ran the future has been killed.
-    #[error("simulation seed = {seed}: the core that ran the future has ended")]
-    CoreEnded {
-        /// The seed of the run.
-        seed: u64,
-    },
-}
-
-impl SimulationError {
-    /// The seed of the run.
-    pub fn seed(&self) -> u64 {
-        match *self {
-            SimulationError::Deadlock { seed, .. }
-            | SimulationError::Exhausted { seed, .. }
-            | SimulationError::CoreEnded { seed } => seed,
-        }
-    }
-
-    /// Whether nothing was left that could go on.
-    pub fn is_deadlock(&self) -> bool {
-        matches!(self, SimulationError::Deadlock { .. })
-    }
+    /// The seed of a panicking run has been printed.
+    said: bool,
 }
 
 /// Whether there is something to do at the present instant.
@@ -168,7 +118,16 @@ impl Simulation {
             let local = Local::new(mailbox, inbox, driver, executor, Duration::ZERO, handle.clone());
             made.push(Some(Core::new(local)));
         }
-        Ok(Simulation { seed, random, cores: made, world, handle, turn_limit: TURN_LIMIT, busy_turns: 0 })
+        Ok(Simulation {
+            seed,
+            random,
+            cores: made,
+            world,
+            handle,
+            turn_limit: TURN_LIMIT,
+            busy_turns: 0,
+            said: false,
+        })
     }
 
     /// Sets how many turns one call makes at most before it gives up (10,000,000 by default): a run with a periodic
@@ -349,12 +308,18 @@ impl Simulation {
         SimulationError::Deadlock { seed: self.seed, at: self.elapsed(), parked }
     }
 
-    fn take_result<T>(&self, handle: JoinHandle<T>) -> Result<T, SimulationError> {
+    fn say_seed(&mut self) {
+        if !std::mem::replace(&mut self.said, true) {
+            eprintln!("simulation seed = {}", self.seed);
+        }
+    }
+
+    fn take_result<T>(&mut self, handle: JoinHandle<T>) -> Result<T, SimulationError> {
         match pin!(handle).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(output)) => Ok(output),
             Poll::Ready(Err(error)) => match error.try_into_panic() {
                 Ok(payload) => {
-                    eprintln!("simulation seed = {}", self.seed);
+                    self.say_seed();
                     std::panic::resume_unwind(payload)
                 }
                 Err(_) => Err(SimulationError::CoreEnded { seed: self.seed }),
@@ -368,7 +333,7 @@ impl Drop for Simulation {
     fn drop(&mut self) {
         // The assertion that failed may be one of the test's own, after the run.
         if std::thread::panicking() {
-            eprintln!("simulation seed = {}", self.seed);
+            self.say_seed();
         }
     }
 }

@@ -6,9 +6,11 @@
 //!
 //! Never: enter the kernel, block, or decide anything by what differs between two runs.
 
+mod address;
 mod network;
 mod port;
 pub(crate) mod random;
+mod stream;
 pub(crate) mod trace;
 pub(crate) mod world;
 

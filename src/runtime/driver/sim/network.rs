@@ -4,22 +4,21 @@
 //! of operations, cores or time; whatever a change may have made possible is listed in `changed`.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::task::Poll;
 
 use socket2::SockAddr;
 
+use super::address::{covers, loopback};
 use super::random::Random;
+use super::stream::{Stream, capacity};
 
 /// Numbers begin where no process has descriptors: one that reaches the kernel by mistake is refused.
 const FIRST_NUMBER: RawFd = 1 << 20;
 const FIRST_EPHEMERAL: u16 = 32_768;
 /// Connections that wait to be accepted, for each listener.
 const BACKLOG: usize = 128;
-/// Bytes on their way in one direction of a connection, mostly.
-const CAPACITY: usize = 64 * 1024;
-
 /// What a call on a socket comes to.
 pub(super) type Outcome<T> = Poll<Result<T, i32>>;
 
@@ -46,42 +45,6 @@ struct Listener {
     core: usize,
     queue: VecDeque<RawFd>,
     door: Door,
-}
-
-#[derive(Debug)]
-struct Stream {
-    local: SockAddr,
-    remote: SockAddr,
-    accepted: bool,
-    /// The other side, until it is closed.
-    peer: Option<RawFd>,
-    incoming: VecDeque<u8>,
-    capacity: usize,
-    /// No more bytes will come in.
-    ended: bool,
-    reset: bool,
-    read_shut: bool,
-    write_shut: bool,
-    /// Bytes went to a peer that had closed; its answer is known by now.
-    warned: bool,
-}
-
-impl Stream {
-    fn new(local: SockAddr, remote: SockAddr, peer: RawFd, accepted: bool, capacity: usize) -> Stream {
-        Stream {
-            local,
-            remote,
-            accepted,
-            peer: Some(peer),
-            incoming: VecDeque::new(),
-            capacity,
-            ended: false,
-            reset: false,
-            read_shut: false,
-            write_shut: false,
-            warned: false,
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -184,18 +147,9 @@ impl Network {
 
     /// What a receive of at most `max` bytes would get. An empty answer is the end of the stream.
     pub(super) fn peek(&self, number: RawFd, max: usize) -> Outcome<Vec<u8>> {
-        let stream = match self.stream(number, libc::ENOTCONN) {
-            Ok(stream) => stream,
-            Err(errno) => return Poll::Ready(Err(errno)),
-        };
-        // A reset does not take back what had arrived before.
-        if !stream.incoming.is_empty() {
-            return Poll::Ready(Ok(stream.incoming.iter().take(max).copied().collect()));
-        }
-        match stream.reset {
-            true => Poll::Ready(Err(libc::ECONNRESET)),
-            false if stream.ended || stream.read_shut => Poll::Ready(Ok(Vec::new())),
-            false => Poll::Pending,
+        match self.stream(number, libc::ENOTCONN) {
+            Ok(stream) => stream.peek(max),
+            Err(errno) => Poll::Ready(Err(errno)),
         }
     }
 
@@ -231,7 +185,7 @@ impl Network {
         if receiver.read_shut {
             return Poll::Ready(Ok(bytes.len()));
         }
-        let count = bytes.len().min(receiver.capacity.saturating_sub(receiver.incoming.len()));
+        let count = bytes.len().min(receiver.room());
         if count == 0 && !bytes.is_empty() {
             return Poll::Pending;
         }
@@ -294,8 +248,7 @@ impl Network {
             return true;
         }
         let Some(peer) = stream.peer else { return true };
-        self.stream(peer, libc::EPIPE)
-            .is_ok_and(|receiver| receiver.read_shut || receiver.incoming.len() < receiver.capacity)
+        self.stream(peer, libc::EPIPE).is_ok_and(|receiver| receiver.read_shut || receiver.room() > 0)
     }
 
     /// Unread bytes make it a reset, as the kernel does it; otherwise the peer sees the end after what was sent.
@@ -392,7 +345,7 @@ impl Network {
         port
     }
 
-    /// The client's address of a connection to `to`; unnamed for a Unix socket.
+    /// A client's address for a connection to `to`; unnamed for a Unix socket.
     fn ephemeral_address(&mut self, to: &SockAddr) -> SockAddr {
         match to.as_socket() {
             Some(inet) => SocketAddr::new(loopback(inet.ip()), self.ephemeral_port()).into(),
@@ -414,31 +367,5 @@ impl Network {
             Some(_) => Err(otherwise),
             None => Err(libc::EBADF),
         }
-    }
-}
-
-/// Some connections have little room, so that senders meet full buffers without megabytes of traffic.
-fn capacity(draw: &mut Random) -> usize {
-    if draw.one_in(4) { 512 + draw.below(8192) } else { CAPACITY }
-}
-
-fn loopback(like: IpAddr) -> IpAddr {
-    match like {
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    }
-}
-
-/// Whether somebody who listens on `listening` is reached by `address`.
-fn covers(listening: &SockAddr, address: &SockAddr) -> bool {
-    if listening == address {
-        return true;
-    }
-    match (listening.as_socket(), address.as_socket()) {
-        (Some(listening), Some(address)) => {
-            let dual_stack = listening.is_ipv6() || address.is_ipv4();
-            listening.port() == address.port() && listening.ip().is_unspecified() && dual_stack
-        }
-        _ => false,
     }
 }

@@ -4,7 +4,7 @@
 //! takes one from the core's pool when data comes (so an idle stream pins no memory, and its owner hears of a peer's
 //! close), or a direct receive into the caller's buffer. A read uses the armed receive when there is one.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::ops::Deref;
 use std::task::{Context, Poll};
@@ -262,14 +262,5 @@ impl Deref for Received {
             Received::Pooled(buffer) => buffer,
             Received::Owned(buffer) => buffer,
         }
-    }
-}
-
-/// Ends an operation that is over as soon as it is polled; for the few places that must not wait.
-pub(super) fn now_or_never<F: Future>(future: F) -> Option<F::Output> {
-    let mut future = std::pin::pin!(future);
-    match future.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())) {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => None,
     }
 }

@@ -1,6 +1,7 @@
 //! A connected byte stream, TCP or Unix.
 
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -10,12 +11,12 @@ use socket2::{Domain, SockAddr};
 
 use super::reader::{ReadHalf, Reader, Received};
 use super::writer::{WriteHalf, Writer};
-use crate::runtime::context;
 use crate::runtime::driver::descriptor::{Descriptor, DetachedDescriptor};
 use crate::runtime::driver::owned::{OwnedBuf, OwnedBufMut};
 use crate::runtime::local::Local;
 use crate::runtime::op::PlainOp;
 use crate::runtime::watch::Watch;
+use crate::runtime::{context, yield_now};
 
 /// What both sides of a stream share.
 pub(super) struct Socket {
@@ -221,9 +222,19 @@ impl Stream {
         descriptor.into_owned().map(DetachedStream).map_err(|shared| Stream::new(&local, shared))
     }
 
-    /// Throws the stream away: unlike a drop, it does not wait for bytes that the peer's full buffers hold up.
-    pub fn discard(mut self) {
+    /// Closes the stream and waits until its descriptor is closed. Bytes that the peer's full buffers hold up are given
+    /// up; a plain drop would keep trying to send them.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the stream without waiting for it.
+    pub async fn close(mut self) {
         self.writer.discard(&self.socket);
+        // An error means that the receive has ended too.
+        let _ = poll_fn(|cx| self.reader.poll_disarm(&self.socket, cx)).await;
+        // What a dropped future left in flight has been cancelled; its end comes with one of the next turns.
+        while !self.socket.descriptor.is_unique() {
+            yield_now().await;
+        }
     }
 }
 

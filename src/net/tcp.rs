@@ -77,9 +77,12 @@ impl TcpStream {
         self.0.detach().map_err(TcpStream)
     }
 
-    /// As [`Stream::discard`].
-    pub fn discard(self) {
-        self.0.discard();
+    /// As [`Stream::close`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the stream without waiting for it.
+    pub async fn close(self) {
+        self.0.close().await;
     }
 }
 

@@ -1,6 +1,31 @@
-//! The sharded connection pool.
+//! The sharded connection pool: on each core a shard of slots and waiters with one scheduler actor.
+//!
+//! A handle on its shard's own core calls the scheduler's transitions directly; a handle on another core sends it a
+//! command. The connection's I/O always runs on the core that holds the lease.
+//!
+//! Never: a lock, an atomic read-modify-write, an allocation, a system call or a look at the clock on the path of an
+//! uncontended local acquire and release.
 
+mod actor;
 mod config;
+mod connection;
+mod connector;
+mod error;
+mod handle;
+mod lease;
+mod pools;
+mod remote;
 mod scheduler;
+mod shard;
+mod shared;
+mod stats;
 
-pub use config::Fairness;
+pub use config::{Fairness, PoolBuilder};
+pub use connection::Connection;
+pub use connector::{Connector, TcpConnector, UnixConnector};
+pub use error::{AcquireError, BuildError, ExchangeError, Stage};
+pub use handle::{Acquire, Handle};
+pub use lease::Lease;
+pub use pools::Pool;
+pub use scheduler::CloseReason;
+pub use stats::{PoolStats, ShardStats};

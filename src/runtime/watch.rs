@@ -1,6 +1,6 @@
 //! Watching many operations from one task: each completion leaves a token in the task's list and wakes it once.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::context;
@@ -10,12 +10,17 @@ use super::identity::RawPid;
 #[derive(Debug)]
 pub(crate) struct WatchList {
     fired: RefCell<Vec<u64>>,
-    task: RawPid,
+    task: Cell<Option<RawPid>>,
 }
 
 impl WatchList {
-    pub(crate) fn new(task: RawPid) -> Rc<WatchList> {
-        Rc::new(WatchList { fired: RefCell::new(Vec::new()), task })
+    pub(crate) fn new() -> Rc<WatchList> {
+        Rc::new(WatchList { fired: RefCell::new(Vec::new()), task: Cell::new(None) })
+    }
+
+    /// Names the task that is woken.
+    pub(crate) fn set_task(&self, task: RawPid) {
+        self.task.set(Some(task));
     }
 
     /// A watch that leaves `token` here.
@@ -41,6 +46,8 @@ impl Watch {
     /// Wakes the watching task. Only a hint: calling it without a cause costs the task a look.
     pub fn notify(self) {
         self.list.fired.borrow_mut().push(self.token);
-        context::wake(self.list.task.into());
+        if let Some(task) = self.list.task.get() {
+            context::wake(task.into());
+        }
     }
 }

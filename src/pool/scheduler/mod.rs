@@ -24,12 +24,18 @@ mod tests;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use counters::{Counters, Gauges};
-pub(crate) use outcome::{Admission, CloseReason, Grant, Lifecycle, Notice, Refusal, Stage, Taken, Ticket};
+pub(crate) use outcome::{Admission, Grant, Lifecycle, Notice, Refusal, Taken, Ticket};
+pub use outcome::{CloseReason, Stage};
 pub(crate) use state::{Limits, State};
 
 /// A handle's name inside its shard. Handles are not registered: the state knows those that wait, no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HandleId(pub u64);
+
+impl HandleId {
+    /// Stands in for the handle of an acquire that is decided anew. Handles are numbered from one.
+    pub(crate) const RETRIED: HandleId = HandleId(0);
+}
 
 /// Names one connection's stay in a slot, from the decision to open it until the slot is vacant again. An id
 /// whose connection has gone matches nothing.
@@ -37,6 +43,17 @@ pub(crate) struct HandleId(pub u64);
 pub(crate) struct SlotId {
     index: u32,
     generation: u32,
+}
+
+impl SlotId {
+    /// The id in one word, for those who carry it and do not look.
+    pub(crate) fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> SlotId {
+        SlotId { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
 }
 
 /// Names one queued acquire until its owner has taken the result or cancelled it, and matches nothing after.

@@ -96,16 +96,20 @@ pub(crate) enum Refusal {
 
 /// What a waiter was waiting for when its time was up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+#[non_exhaustive]
+pub enum Stage {
     /// For another lease to end: the slots that can be opened would all go to waiters before it.
     Waiting,
     /// For an open that was under way, in back-off or held back by the limit on simultaneous opens.
     Connecting,
+    /// For another core, whose shard the handle is bound to.
+    Forwarded,
 }
 
 /// Why a connection ends. The discriminant is the index into the counters by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CloseReason {
+#[non_exhaustive]
+pub enum CloseReason {
     /// Found dead, or with bytes nobody asked for, while idle.
     Broken,
     /// An exchange was dropped, failed or panicked.
@@ -117,8 +121,21 @@ pub(crate) enum CloseReason {
 }
 
 impl CloseReason {
+    /// All reasons, in the order of the counters.
+    pub const ALL: [CloseReason; 4] =
+        [CloseReason::Broken, CloseReason::Dirty, CloseReason::Shutdown, CloseReason::Lost];
     /// How many reasons there are.
-    pub(crate) const COUNT: usize = 4;
+    pub(crate) const COUNT: usize = CloseReason::ALL.len();
+
+    /// One word for a table or a label.
+    pub fn name(self) -> &'static str {
+        match self {
+            CloseReason::Broken => "broken",
+            CloseReason::Dirty => "dirty",
+            CloseReason::Shutdown => "shutdown",
+            CloseReason::Lost => "lost",
+        }
+    }
 }
 
 /// The fate of one waiter is known and can be taken. There is one notice for each waiter at most, and none

@@ -100,7 +100,7 @@ impl<C> Slots<C> {
     /// Puts a connection that was leased or has just been opened in front of the idle ones.
     #[inline]
     pub(super) fn shelve(&mut self, id: SlotId, connection: C) {
-        self.enter(id, Phase::Idle(connection));
+        self.slots[id.index as usize].phase = Phase::Idle(connection);
         self.idle.push_front(&mut self.slots, id.index);
     }
 
@@ -194,6 +194,24 @@ impl<C> Slots<C> {
     pub(super) fn newest_idle(&self) -> Option<SlotId> {
         let index = self.idle.front()?;
         Some(SlotId { index, generation: self.slots[index as usize].generation })
+    }
+
+    /// Shows the most recently used idle connection.
+    pub(super) fn newest_idle_mut(&mut self) -> Option<(SlotId, &mut C)> {
+        let id = self.newest_idle()?;
+        match &mut self.slots[id.index as usize].phase {
+            Phase::Idle(connection) => Some((id, connection)),
+            _ => unreachable!("a slot on the idle list is idle"),
+        }
+    }
+
+    /// Shows every idle connection.
+    pub(super) fn for_each_idle(&mut self, mut show: impl FnMut(SlotId, &mut C)) {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if let Phase::Idle(connection) = &mut slot.phase {
+                show(SlotId { index: index as u32, generation: slot.generation }, connection);
+            }
+        }
     }
 
     /// Whether that very connection is out on lease.

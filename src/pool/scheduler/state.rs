@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::backoff::{Backoff, Retry};
 use super::queue::Waiters;
 use super::slots::Slots;
-use super::{Counters, Gauges, Lifecycle, WaiterKey};
+use super::{Counters, Gauges, Lifecycle, SlotId, WaiterKey};
 use crate::pool::Fairness;
 
 /// What a shard is limited to.
@@ -86,6 +86,27 @@ impl<C, W> State<C, W> {
     #[inline]
     pub(crate) fn wants_open(&self) -> bool {
         self.slots.opening() < self.max_connecting.min(self.waiters.queued()) && self.slots.vacant() > 0
+    }
+
+    /// Whether anybody is queued: a connection that becomes free now goes to a waiter.
+    #[inline]
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiters.queued() > 0
+    }
+
+    /// Whether anybody is queued or has a grant to collect.
+    pub(crate) fn has_claims(&self) -> bool {
+        self.has_waiters() || self.slots.reserved() > 0
+    }
+
+    /// The most recently used idle connection, to be looked after.
+    pub(crate) fn newest_idle_mut(&mut self) -> Option<(SlotId, &mut C)> {
+        self.slots.newest_idle_mut()
+    }
+
+    /// Every idle connection, to be looked after.
+    pub(crate) fn for_each_idle(&mut self, show: impl FnMut(SlotId, &mut C)) {
+        self.slots.for_each_idle(show);
     }
 
     /// When something falls due: the earliest deadline of a queued waiter, or the end of the back-off if an

@@ -41,6 +41,11 @@ impl Descriptor {
         }
     }
 
+    /// Whether no operation in flight uses it.
+    pub(crate) fn is_unique(&self) -> bool {
+        Rc::strong_count(&self.0) == 1
+    }
+
     /// The descriptor by value, when nobody else uses it.
     pub(crate) fn into_owned(self) -> Result<DetachedDescriptor, Descriptor> {
         match Rc::try_unwrap(self.0) {

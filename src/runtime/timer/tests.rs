@@ -102,6 +102,17 @@ fn next_is_exact_after_the_earliest_is_cancelled() {
 }
 
 #[test]
+fn node_that_fills_a_gap_in_another_branch_may_have_to_rise() {
+    let start = Instant::now();
+    let mut queue = DeadlineQueue::new();
+    // The children of 10 are the 11s; 3 is the only child of a 2. It is last, and fills the gap under 10.
+    let keys = [0, 10, 2, 2, 2, 11, 11, 11, 11, 3].map(|ticks| queue.insert(start + TICK * ticks, ticks));
+    queue.cancel(keys[5]);
+    queue.check_links();
+    assert_eq!(drain(&mut queue, start + TICK * 11), [0, 2, 2, 2, 3, 10, 11, 11, 11]);
+}
+
+#[test]
 fn memory_is_reused() {
     let start = Instant::now();
     let mut queue = DeadlineQueue::new();

@@ -1,0 +1,306 @@
+//! The scheduler actor: one long-lived task per shard that drains commands, opens and closes connections, keeps
+//! deadlines, and ends the shard.
+//!
+//! Never: any I/O of a request; waiting for another core.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crossbeam_channel::Receiver;
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, Stream};
+
+use super::connection::Connection;
+use super::connector::Connector;
+use super::remote::Command;
+use super::scheduler::{Lifecycle, SlotId};
+use super::shard::{Departure, Destination, Shard};
+use crate::runtime::executor::panic_message;
+use crate::runtime::{RawPid, Sleep, context, timeout};
+
+/// Commands handled before the rest of the core has its turn.
+const COMMANDS_PER_POLL: usize = 256;
+
+type Opening<C> = Pin<Box<dyn Future<Output = (SlotId, io::Result<<C as Connector>::Connection>)>>>;
+type Closing = Pin<Box<dyn Future<Output = SlotId>>>;
+/// A departing connection, once nothing is in flight on it; an unfit one says so.
+type Leaving<C> = Pin<Box<dyn Future<Output = (Departure<C>, io::Result<()>)>>>;
+type ClosedAbroad = Pin<Box<dyn Future<Output = (SlotId, Destination)>>>;
+
+/// Starts the actor of `shard` on its core.
+pub(crate) fn start<C: Connector>(shard: &Rc<Shard<C>>, inbox: Receiver<Command<C>>) -> RawPid {
+    let seen = Rc::new(Cell::new(0));
+    let has_mail = {
+        let (inbox, shared, seen) = (inbox.clone(), Arc::clone(&shard.shared), Rc::clone(&seen));
+        move || !inbox.is_empty() || shared.epoch() != seen.get()
+    };
+    let mut actor = Actor {
+        shard: Rc::clone(shard),
+        inbox,
+        seen,
+        port: None,
+        openings: FuturesUnordered::new(),
+        closings: FuturesUnordered::new(),
+        leavings: FuturesUnordered::new(),
+        closed_abroad: FuturesUnordered::new(),
+        timer: None,
+        fired: Vec::new(),
+        polling: false,
+    };
+    let local = &shard.local;
+    let place = Rc::new(Cell::new(None));
+    let taken = Rc::clone(&place);
+    let (pid, _) = local.executor().spawn(async move {
+        actor.port = taken.take();
+        poll_fn(|cx| actor.poll(cx)).await;
+    });
+    place.set(Some(local.add_port(pid, has_mail)));
+    pid
+}
+
+struct Actor<C: Connector> {
+    shard: Rc<Shard<C>>,
+    inbox: Receiver<Command<C>>,
+    /// The shared epoch that was last looked at.
+    seen: Rc<Cell<u64>>,
+    port: Option<usize>,
+    openings: FuturesUnordered<Opening<C>>,
+    closings: FuturesUnordered<Closing>,
+    leavings: FuturesUnordered<Leaving<C>>,
+    closed_abroad: FuturesUnordered<ClosedAbroad>,
+    timer: Option<Sleep>,
+    fired: Vec<u64>,
+    /// Set while a poll is under way: a drop that finds it set is that of a panicked actor.
+    polling: bool,
+}
+
+impl<C: Connector> Actor<C> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.polling = true;
+        let more = self.turn(cx);
+        let ended = self.has_ended();
+        if more && !ended {
+            cx.waker().wake_by_ref();
+        }
+        self.polling = false;
+        if ended { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// One round: shutdown first, then capacity, then commands, then I/O. True when there is more at once.
+    fn turn(&mut self, cx: &mut Context<'_>) -> bool {
+        self.look_at_epoch();
+        self.evict();
+        let mut more = self.handle_commands();
+        let now = self.shard.local.now();
+        self.shard.with_state(|state| state.handle_deadline(now));
+        self.shard.expire_forwards(now);
+        self.shard.flush();
+        self.start_closing();
+        self.start_opening();
+        self.start_leaving();
+        more |= self.poll_io(cx);
+        self.shard.flush();
+        self.arm_timer(cx);
+        more
+    }
+
+    fn look_at_epoch(&mut self) {
+        let epoch = self.shard.shared.epoch();
+        if self.seen.replace(epoch) == epoch {
+            return;
+        }
+        let shared = &self.shard.shared;
+        let running = self.shard.with_state(|state| state.lifecycle()) == Lifecycle::Running;
+        if shared.is_closing() && running {
+            // Status first: whoever is refused from here on learns the true cause.
+            shared.publish(self.shard.index, Lifecycle::Closed);
+            self.seen.set(shared.epoch());
+            self.shard.with_state(|state| state.drain_for_shutdown(Lifecycle::Closed));
+        }
+        self.shard.look_at_others();
+    }
+
+    /// Idle connections on which something has arrived.
+    fn evict(&mut self) {
+        self.shard.watch().take_fired(&mut self.fired);
+        if !self.fired.is_empty() {
+            let fired = &mut self.fired;
+            self.shard.with_state(|state| {
+                for slot in fired.drain(..) {
+                    state.handle_evict(SlotId::from_bits(slot));
+                }
+            });
+        }
+    }
+
+    fn handle_commands(&mut self) -> bool {
+        for _ in 0..COMMANDS_PER_POLL {
+            match self.inbox.try_recv() {
+                Ok(command) => self.shard.handle_command(command),
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    fn start_opening(&mut self) {
+        if !self.shard.with_state(|state| state.wants_open()) {
+            return;
+        }
+        let now = self.shard.local.now();
+        while let Some(slot) = self.shard.with_state(|state| state.poll_open(now)) {
+            let shared = Arc::clone(&self.shard.shared);
+            self.openings.push(Box::pin(async move {
+                let limit = shared.settings.connect_timeout;
+                let connect = AssertUnwindSafe(timeout(limit, shared.connector.connect())).catch_unwind();
+                let connected = match connect.await {
+                    Ok(Ok(result)) => result,
+                    Ok(Err(elapsed)) => Err(io::Error::new(io::ErrorKind::TimedOut, elapsed)),
+                    Err(panic) => {
+                        Err(io::Error::other(format!("the connector panicked: {}", panic_message(&*panic))))
+                    }
+                };
+                (slot, connected)
+            }));
+        }
+    }
+
+    fn start_closing(&mut self) {
+        while let Some((slot, connection, reason)) = self.shard.with_state(|state| state.poll_close()) {
+            tracing::trace!(pool = self.shard.shared.id, ?reason, "closing a connection");
+            self.closings.push(Box::pin(async move {
+                // A panic must not cost the slot.
+                let _ = AssertUnwindSafe(connection.close()).catch_unwind().await;
+                slot
+            }));
+        }
+    }
+
+    fn start_leaving(&mut self) {
+        for mut departure in self.shard.take_departures() {
+            if let to @ Destination::Close { .. } = departure.to {
+                self.closed_abroad.push(Box::pin(async move {
+                    let _ = AssertUnwindSafe(departure.connection.close()).catch_unwind().await;
+                    (departure.slot, to)
+                }));
+            } else {
+                self.leavings.push(Box::pin(async move {
+                    let quiesced = poll_fn(|cx| departure.connection.poll_quiesce(cx)).await;
+                    (departure, quiesced)
+                }));
+            }
+        }
+    }
+
+    /// Collects what has been opened, closed or made ready to leave; true when something was.
+    fn poll_io(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut progress = false;
+        while let Poll::Ready(Some((slot, connected))) = Pin::new(&mut self.openings).poll_next(cx) {
+            progress = true;
+            self.connected(slot, connected);
+        }
+        while let Poll::Ready(Some(slot)) = Pin::new(&mut self.closings).poll_next(cx) {
+            progress = true;
+            self.shard.with_state(|state| state.handle_closed(slot));
+        }
+        while let Poll::Ready(Some((departure, quiesced))) = Pin::new(&mut self.leavings).poll_next(cx) {
+            progress = true;
+            self.leave(departure, quiesced);
+        }
+        while let Poll::Ready(Some((slot, to))) = Pin::new(&mut self.closed_abroad).poll_next(cx) {
+            progress = true;
+            if let Destination::Close { shard, reason } = to {
+                self.shard.tell_gone(shard, slot, reason);
+            }
+        }
+        progress
+    }
+
+    fn connected(&self, slot: SlotId, connected: io::Result<C::Connection>) {
+        let shard = &self.shard;
+        match connected {
+            Ok(mut connection) => shard.with_state(|state| {
+                if !state.has_waiters() {
+                    connection.arm(shard.watch().watch(slot.to_bits()));
+                }
+                state.handle_connected(slot, connection);
+            }),
+            Err(error) => {
+                tracing::debug!(pool = shard.shared.id, %error, "a connection could not be opened");
+                let now = shard.local.now();
+                shard.with_state(|state| state.handle_connect_failed(slot, Arc::new(error), now));
+            }
+        }
+    }
+
+    fn leave(&self, departure: Departure<C>, quiesced: io::Result<()>) {
+        let Departure { slot, connection, to } = departure;
+        let connection = match quiesced {
+            Ok(()) => match connection.detach() {
+                Ok(detached) => return self.shard.dispatch(slot, detached, to),
+                Err(connection) => connection,
+            },
+            Err(_) => connection,
+        };
+        match to {
+            Destination::Asker { shard, token } => {
+                self.shard.lend_failed(slot, connection, shard, token);
+            }
+            Destination::Home { shard } | Destination::Close { shard, .. } => {
+                self.shard.send_home(shard, slot, connection, false);
+            }
+        }
+    }
+
+    fn arm_timer(&mut self, cx: &mut Context<'_>) {
+        loop {
+            let due = self.shard.next_deadline();
+            if self.timer.as_ref().map(Sleep::deadline) != due {
+                self.timer = due.map(|due| Sleep::on(&self.shard.local, due));
+                self.shard.set_actor_wakes_at(due);
+            }
+            let Some(timer) = &mut self.timer else { return };
+            if Pin::new(timer).poll(cx).is_pending() {
+                return;
+            }
+            // It fired and was for a deadline that is still ahead of the clock just read: look again.
+            self.timer = None;
+            cx.waker().wake_by_ref();
+            return;
+        }
+    }
+
+    /// Shut down, and nothing left to close.
+    fn has_ended(&self) -> bool {
+        let running = self.shard.with_state(|state| state.lifecycle()) == Lifecycle::Running;
+        !running
+            && self.closings.is_empty()
+            && self.closed_abroad.is_empty()
+            && self.leavings.is_empty()
+            && !self.shard.with_state(|state| state.has_output())
+    }
+}
+
+impl<C: Connector> Drop for Actor<C> {
+    fn drop(&mut self) {
+        let shard = Rc::clone(&self.shard);
+        if self.polling {
+            shard.fail();
+        } else if !shard.has_ended() {
+            // The core ends, or the run: everybody who waits is told.
+            shard.shared.publish(shard.index, Lifecycle::Closed);
+            shard.with_state(|state| state.drain_for_shutdown(Lifecycle::Closed));
+            shard.flush();
+        }
+        if let Some(port) = self.port {
+            shard.local.remove_port(port);
+        }
+        context::enter(&shard.local.clone(), || shard.end());
+    }
+}

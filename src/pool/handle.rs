@@ -1,0 +1,182 @@
+//! A logical session with a pool, bound to one shard.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::connection::Connection;
+use super::connector::Connector;
+use super::error::AcquireError;
+use super::lease::Lease;
+use super::pools::Users;
+use super::remote::Token;
+use super::scheduler::{Admission, HandleId, WaiterKey};
+use super::shard::Shard;
+use crate::runtime::CoreId;
+
+/// A logical session with a pool, on the core that made it, bound to one shard: its affinity. Several acquires of one
+/// handle may wait at the same time and are served in their order.
+///
+/// # Drop
+/// Deregisters the handle. The pool ends when its last [`Pool`](super::Pool) and handle are gone.
+pub struct Handle<C: Connector> {
+    shard: Rc<Shard<C>>,
+    home: usize,
+    id: HandleId,
+    timeout: Option<Duration>,
+    _users: Arc<Users<C>>,
+}
+
+impl<C: Connector> Handle<C> {
+    pub(super) fn new(shard: Rc<Shard<C>>, home: usize, users: Arc<Users<C>>) -> Handle<C> {
+        let id = shard.shared.next_handle_id();
+        let timeout = shard.shared.settings.acquire_timeout;
+        Handle { shard, home, id, timeout, _users: users }
+    }
+
+    /// Leases a connection of the home shard, within the pool's acquire time-out.
+    ///
+    /// # Errors
+    /// [`AcquireError`] says why there is none.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up the place in the queue, or a connection that was already granted, at once.
+    #[inline]
+    pub fn acquire(&self) -> Acquire<'_, C> {
+        Acquire { handle: self, timeout: self.timeout, stage: Stage::New }
+    }
+
+    /// As [`acquire`](Handle::acquire), with a time limit of its own.
+    #[inline]
+    pub fn acquire_within(&self, limit: Duration) -> Acquire<'_, C> {
+        Acquire { handle: self, timeout: Some(limit), stage: Stage::New }
+    }
+
+    /// Ends every acquire of this handle that waits with [`AcquireError::Deregistered`].
+    pub fn deregister(&self) {
+        self.shard.deregister(self.home, self.id);
+    }
+
+    /// The core whose shard the handle is bound to.
+    pub fn home(&self) -> CoreId {
+        self.shard.shared.links[self.home].core
+    }
+}
+
+impl<C: Connector> Drop for Handle<C> {
+    fn drop(&mut self) {
+        self.deregister();
+    }
+}
+
+impl<C: Connector> fmt::Debug for Handle<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("id", &self.id.0).field("home", &self.home()).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    New,
+    Waiting(WaiterKey),
+    Forwarded(Token),
+    Done,
+}
+
+/// An acquire under way; made by [`Handle::acquire`].
+#[must_use = "an acquire does nothing unless it is awaited"]
+pub struct Acquire<'a, C: Connector> {
+    handle: &'a Handle<C>,
+    timeout: Option<Duration>,
+    stage: Stage,
+}
+
+impl<C: Connector> Acquire<'_, C> {
+    fn begin(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
+        let Handle { shard, home, id, .. } = self.handle;
+        if *home != shard.index {
+            return self.forward(cx);
+        }
+        match shard.acquire(*id, self.timeout, cx) {
+            Admission::Granted(grant) => {
+                self.stage = Stage::Done;
+                Poll::Ready(Ok(Lease::new(Rc::clone(shard), *home, grant.slot, grant.connection)))
+            }
+            Admission::Queued(waiter) => {
+                self.stage = Stage::Waiting(waiter);
+                Poll::Pending
+            }
+            Admission::Refused(refusal) => {
+                self.stage = Stage::Done;
+                Poll::Ready(Err(refusal.into()))
+            }
+        }
+    }
+
+    #[cold]
+    fn forward(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
+        let Handle { shard, home, id, .. } = self.handle;
+        match shard.forward(*home, *id, self.timeout, cx) {
+            Ok(token) => {
+                self.stage = Stage::Forwarded(token);
+                Poll::Pending
+            }
+            Err(refusal) => {
+                self.stage = Stage::Done;
+                Poll::Ready(Err(refusal.into()))
+            }
+        }
+    }
+
+    #[cold]
+    fn proceed(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
+        let Handle { shard, home, .. } = self.handle;
+        let polled = match self.stage {
+            Stage::Waiting(waiter) => shard
+                .poll_waiter(waiter, cx)
+                .map_ok(|grant| Lease::new(Rc::clone(shard), *home, grant.slot, grant.connection)),
+            Stage::Forwarded(token) => shard.poll_forward(token, cx).map_ok(|grant| {
+                let connection = C::Connection::attach(grant.connection);
+                Lease::new(Rc::clone(shard), grant.home, grant.slot, connection)
+            }),
+            Stage::New | Stage::Done => panic!("an acquire was polled after its end"),
+        };
+        if polled.is_ready() {
+            self.stage = Stage::Done;
+        }
+        polled.map_err(AcquireError::from)
+    }
+}
+
+impl<C: Connector> Future for Acquire<'_, C> {
+    type Output = Result<Lease<C>, AcquireError>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.stage {
+            Stage::New => {
+                if !self.handle.shard.local.executor().spend_budget() {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                self.begin(cx)
+            }
+            _ => self.proceed(cx),
+        }
+    }
+}
+
+impl<C: Connector> Drop for Acquire<'_, C> {
+    #[inline]
+    fn drop(&mut self) {
+        match self.stage {
+            Stage::New | Stage::Done => {}
+            Stage::Waiting(waiter) => self.handle.shard.cancel_waiter(waiter),
+            Stage::Forwarded(token) => self.handle.shard.cancel_forward(token),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A pool as its users on every thread see it.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::hash::{BuildHasher, BuildHasherDefault, Hash};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_channel::oneshot;
+use rustc_hash::FxHasher;
+
+use super::config::{PoolBuilder, Settings};
+use super::connector::Connector;
+use super::error::{AcquireError, BuildError};
+use super::handle::Handle;
+use super::lease::Lease;
+use super::remote::Command;
+use super::shard::Shard;
+use super::shared::Shared;
+use super::stats::PoolStats;
+use crate::runtime::local::Local;
+use crate::runtime::mesh::Mail;
+use crate::runtime::{CoreId, Elapsed, RuntimeHandle, UnknownCore, context, timeout};
+
+/// Connections to one upstream, in one shard per core. Cheap to clone; used from the cores of its runtime.
+///
+/// # Drop
+/// When the last pool and [`Handle`] are gone, every shard closes its connections and its actor ends; leases that are
+/// still out stay usable until they are dropped.
+pub struct Pool<C: Connector> {
+    shared: Arc<Shared<C>>,
+    users: Arc<Users<C>>,
+}
+
+/// Closes the pool when the last of its users is gone.
+pub(super) struct Users<C: Connector>(Arc<Shared<C>>);
+
+impl<C: Connector> Drop for Users<C> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl<C: Connector> Pool<C> {
+    /// The settings to start from.
+    pub fn builder(connector: C) -> PoolBuilder<C> {
+        PoolBuilder::new(connector)
+    }
+
+    pub(super) fn start(
+        connector: C,
+        settings: Settings,
+        runtime: &RuntimeHandle,
+    ) -> Result<Pool<C>, BuildError> {
+        let shared = Shared::new(connector, settings, runtime);
+        let users = Arc::new(Users(Arc::clone(&shared)));
+        for mailbox in runtime.mailboxes() {
+            let shared = Arc::clone(&shared);
+            let install = Mail::Run(Box::new(move || {
+                Shard::of(&context::current(), &shared);
+            }));
+            mailbox.send(install).map_err(|_| BuildError::CoreEnded { core: mailbox.core() })?;
+        }
+        Ok(Pool { shared, users })
+    }
+
+    /// A handle bound to the shard of the current core.
+    ///
+    /// # Panics
+    /// When not called on a core of the pool's runtime.
+    #[track_caller]
+    pub fn handle(&self) -> Handle<C> {
+        let shard = self.shard_here();
+        let home = shard.index;
+        Handle::new(shard, home, Arc::clone(&self.users))
+    }
+
+    /// A handle bound to the shard of `core`, for use on the current core. When that is another one, its acquires are
+    /// forwarded there, and the connections it leases come over for the length of the lease.
+    ///
+    /// # Errors
+    /// [`UnknownCore`] when `core` is not of the pool's runtime.
+    ///
+    /// # Panics
+    /// When not called on a core of the pool's runtime.
+    #[track_caller]
+    pub fn handle_on(&self, core: CoreId) -> Result<Handle<C>, UnknownCore> {
+        let home = self.shared.shard_on(core).ok_or(UnknownCore { core })?;
+        Ok(Handle::new(self.shard_here(), home, Arc::clone(&self.users)))
+    }
+
+    /// A handle bound to the shard that `key` hashes to, the same for equal keys on every core.
+    ///
+    /// # Panics
+    /// When not called on a core of the pool's runtime.
+    #[track_caller]
+    pub fn handle_for<K: Hash + ?Sized>(&self, key: &K) -> Handle<C> {
+        let hash = BuildHasherDefault::<FxHasher>::default().hash_one(key);
+        let home = (hash % self.shared.links.len() as u64) as usize;
+        Handle::new(self.shard_here(), home, Arc::clone(&self.users))
+    }
+
+    /// Leases a connection of the current core's shard by a handle of its own.
+    ///
+    /// # Errors
+    /// [`AcquireError`] says why there is none.
+    ///
+    /// # Cancel safety
+    /// As for [`Handle::acquire`].
+    ///
+    /// # Panics
+    /// When not called on a core of the pool's runtime.
+    pub async fn acquire(&self) -> Result<Lease<C>, AcquireError> {
+        let handle = self.handle();
+        handle.acquire().await
+    }
+
+    #[track_caller]
+    fn shard_here(&self) -> std::rc::Rc<Shard<C>> {
+        let here: std::rc::Rc<Local> = context::current();
+        match Shard::of(&here, &self.shared) {
+            Some(shard) => shard,
+            None => panic!("core {} is not of the runtime that this pool was built for", here.id()),
+        }
+    }
+
+    /// The pool's id, unique in the process.
+    pub fn id(&self) -> u64 {
+        self.shared.id
+    }
+
+    /// Closes the pool: every acquire that waits, and every later one, gets [`AcquireError::Closed`]; idle connections
+    /// are closed. Done when every shard's actor has ended. Leases that are out stay usable until they are dropped.
+    ///
+    /// # Cancel safety
+    /// The pool closes also when the future is dropped.
+    pub async fn close(&self) {
+        self.shared.close();
+        poll_fn(|cx| self.shared.poll_ended(false, cx)).await;
+    }
+
+    /// As [`close`](Pool::close), and waits until all leases are dropped too, for at most `limit` in all.
+    ///
+    /// # Errors
+    /// [`Elapsed`] when leases were still out.
+    ///
+    /// # Cancel safety
+    /// The pool closes also when the future is dropped.
+    ///
+    /// # Panics
+    /// When not called on a core.
+    pub async fn drain(&self, limit: Duration) -> Result<(), Elapsed> {
+        self.shared.close();
+        timeout(limit, poll_fn(|cx| self.shared.poll_ended(true, cx))).await
+    }
+
+    /// Whether the pool was closed.
+    pub fn is_closed(&self) -> bool {
+        self.shared.is_closing()
+    }
+
+    /// What each shard has done and holds, as each says at its next turn; of an ended one, its last counts.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn stats(&self) -> PoolStats {
+        let mut answers = Vec::new();
+        for shard in 0..self.shared.links.len() {
+            let (reply, answer) = oneshot::channel();
+            self.shared.send(shard, Command::Stats { reply });
+            answers.push(answer);
+        }
+        let mut shards = Vec::new();
+        for (shard, answer) in answers.into_iter().enumerate() {
+            shards.push(answer.await.unwrap_or_else(|_| self.shared.last_stats(shard)));
+        }
+        PoolStats { pool: self.id(), shards }
+    }
+}
+
+impl<C: Connector> Clone for Pool<C> {
+    fn clone(&self) -> Pool<C> {
+        Pool { shared: Arc::clone(&self.shared), users: Arc::clone(&self.users) }
+    }
+}
+
+impl<C: Connector> fmt::Debug for Pool<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("id", &self.id())
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}

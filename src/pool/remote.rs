@@ -1,0 +1,219 @@
+//! Acquires for another core's shard: the commands between shards, and the asking side's record of what it waits for.
+//!
+//! A forwarded acquire is a token here and a waiter there. The asking core keeps the deadline and the caller; the home
+//! core keeps the order and the bound. Whatever crosses on the way, a connection that arrives for a token nobody waits
+//! for any more goes home again.
+
+use std::task::{Poll, Waker};
+use std::time::Instant;
+
+use futures_channel::oneshot;
+use slab::Slab;
+
+use super::connection::Connection;
+use super::connector::Connector;
+use super::scheduler::{CloseReason, HandleId, Refusal, SlotId, Stage};
+use super::shared::LeaseEnd;
+use super::stats::ShardStats;
+use crate::runtime::timer::{DeadlineKey, DeadlineQueue};
+
+/// A connection between two cores.
+pub(crate) type Detached<C> = <<C as Connector>::Connection as Connection>::Detached;
+
+/// What shards say to each other. Each core's shard of a pool reads one queue of these.
+pub(crate) enum Command<C: Connector> {
+    /// To the home shard: a task of shard `from` asks.
+    Acquire { handle: HandleId, from: usize, token: Token },
+    /// To the home shard: it has given up.
+    Cancel { from: usize, token: Token },
+    /// To the home shard: the handle is gone.
+    Deregister { handle: HandleId },
+    /// To the home shard: a lease on another core has ended well.
+    Return { slot: SlotId, connection: Detached<C>, end: LeaseEnd<C> },
+    /// To the home shard: a lease on another core has ended, and the connection with it.
+    Gone { slot: SlotId, reason: CloseReason, end: LeaseEnd<C> },
+    /// To the asking shard: its connection, from shard `home`.
+    Grant { token: Token, home: usize, slot: SlotId, connection: Detached<C> },
+    /// To the asking shard.
+    Refuse { token: Token, refusal: Refusal },
+    /// From anywhere.
+    Stats { reply: oneshot::Sender<ShardStats> },
+}
+
+/// Names a forwarded acquire on its asking core. Stale once it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Token {
+    index: u32,
+    generation: u32,
+}
+
+/// A connection that another shard has granted.
+#[derive(Debug)]
+pub(crate) struct RemoteGrant<D> {
+    pub(crate) home: usize,
+    pub(crate) slot: SlotId,
+    pub(crate) connection: D,
+}
+
+#[derive(Debug)]
+enum Stand<D> {
+    Waiting(Waker),
+    Granted(RemoteGrant<D>),
+    Refused(Refusal),
+}
+
+#[derive(Debug)]
+struct Forward<D> {
+    generation: u32,
+    home: usize,
+    begun: Instant,
+    deadline: Option<DeadlineKey>,
+    stand: Stand<D>,
+}
+
+/// What giving up a forwarded acquire leaves to be done.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Cancelled<D> {
+    /// Tell the home shard.
+    Tell {
+        home: usize,
+    },
+    /// The connection had come: send it home.
+    SendHome(RemoteGrant<D>),
+    Nothing,
+}
+
+/// The forwarded acquires of one core.
+#[derive(Debug)]
+pub(crate) struct Forwards<D> {
+    forwards: Slab<Forward<D>>,
+    generation: u32,
+    deadlines: DeadlineQueue<Token>,
+    pub(crate) total: u64,
+}
+
+impl<D> Forwards<D> {
+    pub(crate) fn new() -> Forwards<D> {
+        Forwards { forwards: Slab::new(), generation: 0, deadlines: DeadlineQueue::new(), total: 0 }
+    }
+
+    /// Records an acquire that is about to be sent to `home`.
+    pub(crate) fn begin(
+        &mut self,
+        home: usize,
+        waker: Waker,
+        now: Instant,
+        deadline: Option<Instant>,
+    ) -> Token {
+        let generation = self.generation;
+        self.generation = generation.wrapping_add(1);
+        self.total += 1;
+        let entry = self.forwards.vacant_entry();
+        let token = Token { index: entry.key() as u32, generation };
+        let deadline = deadline.map(|at| self.deadlines.insert(at, token));
+        entry.insert(Forward { generation, home, begun: now, deadline, stand: Stand::Waiting(waker) });
+        token
+    }
+
+    fn get_mut(&mut self, token: Token) -> Option<&mut Forward<D>> {
+        self.forwards.get_mut(token.index as usize).filter(|forward| forward.generation == token.generation)
+    }
+
+    /// The outcome, once; the record is then gone.
+    pub(crate) fn poll(&mut self, token: Token, waker: &Waker) -> Poll<Result<RemoteGrant<D>, Refusal>> {
+        let Some(forward) = self.get_mut(token) else {
+            unreachable!("a forwarded acquire is polled by its one owner, and not after its end")
+        };
+        if let Stand::Waiting(kept) = &mut forward.stand {
+            if !kept.will_wake(waker) {
+                kept.clone_from(waker);
+            }
+            return Poll::Pending;
+        }
+        match self.forwards.remove(token.index as usize).stand {
+            Stand::Granted(grant) => Poll::Ready(Ok(grant)),
+            Stand::Refused(refusal) => Poll::Ready(Err(refusal)),
+            Stand::Waiting(_) => unreachable!("looked at above"),
+        }
+    }
+
+    /// The caller has given up.
+    pub(crate) fn cancel(&mut self, token: Token) -> Cancelled<D> {
+        if self.get_mut(token).is_none() {
+            return Cancelled::Nothing;
+        }
+        let forward = self.forwards.remove(token.index as usize);
+        if let Some(key) = forward.deadline {
+            self.deadlines.cancel(key);
+        }
+        match forward.stand {
+            Stand::Waiting(_) => Cancelled::Tell { home: forward.home },
+            Stand::Granted(grant) => Cancelled::SendHome(grant),
+            Stand::Refused(_) => Cancelled::Nothing,
+        }
+    }
+
+    /// The home shard has answered. Gives the waker to call, or the answer back when nobody waits for it.
+    pub(crate) fn resolve(
+        &mut self,
+        token: Token,
+        answer: Result<RemoteGrant<D>, Refusal>,
+    ) -> Result<Waker, Result<RemoteGrant<D>, Refusal>> {
+        let Some(forward) = self.get_mut(token) else { return Err(answer) };
+        if !matches!(forward.stand, Stand::Waiting(_)) {
+            return Err(answer);
+        }
+        let stand = match answer {
+            Ok(grant) => Stand::Granted(grant),
+            Err(refusal) => Stand::Refused(refusal),
+        };
+        let deadline = forward.deadline.take();
+        let Stand::Waiting(waker) = std::mem::replace(&mut forward.stand, stand) else {
+            unreachable!("looked at above")
+        };
+        if let Some(key) = deadline {
+            self.deadlines.cancel(key);
+        }
+        Ok(waker)
+    }
+
+    /// The next forwarded acquire whose time is up: whom to tell, and whom to wake.
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(usize, Token, Waker)> {
+        let token = self.deadlines.pop_due(now)?;
+        let queued = self.forwards.len();
+        let Some(forward) = self.get_mut(token) else {
+            unreachable!("a deadline is cancelled together with its acquire")
+        };
+        forward.deadline = None;
+        let refusal = Refusal::TimedOut {
+            stage: Stage::Forwarded,
+            waited: now.saturating_duration_since(forward.begun),
+            queued,
+            last_connect_error: None,
+        };
+        match std::mem::replace(&mut forward.stand, Stand::Refused(refusal)) {
+            Stand::Waiting(waker) => Some((forward.home, token, waker)),
+            _ => unreachable!("the deadline of an answered acquire is cancelled"),
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.next()
+    }
+
+    /// A home shard has ended: everything asked of it ends. Gives the wakers to call.
+    pub(crate) fn fail_home(&mut self, home: usize, refusal: &Refusal) -> Vec<Waker> {
+        let waiting: Vec<Token> = self
+            .forwards
+            .iter()
+            .filter(|(_, forward)| forward.home == home && matches!(forward.stand, Stand::Waiting(_)))
+            .map(|(index, forward)| Token { index: index as u32, generation: forward.generation })
+            .collect();
+        waiting.into_iter().filter_map(|token| self.resolve(token, Err(refusal.clone())).ok()).collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.forwards.len()
+    }
+}

@@ -1,0 +1,88 @@
+//! Long random runs.
+
+use proptest::prelude::any;
+use proptest::prelude::*;
+
+use super::world::{Step, World};
+use super::*;
+
+fn handle() -> impl Strategy<Value = HandleId> {
+    (0_u64..5).prop_map(HandleId)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => handle().prop_map(Step::Acquire),
+        1 => handle().prop_map(Step::AcquireUnusable),
+        6 => (handle(), 0_u32..12).prop_map(|(handle, ticks)| Step::AcquireUntil(handle, ticks)),
+        5 => (0_usize..8).prop_map(Step::Cancel),
+        2 => (0_usize..3).prop_map(Step::CancelGranted),
+        6 => (0_usize..3).prop_map(Step::Take),
+        1 => Just(Step::Forward),
+        1 => handle().prop_map(Step::Deregister),
+        8 => (0_usize..4).prop_map(Step::Release),
+        2 => (0_usize..4).prop_map(Step::Discard),
+        1 => (0_usize..4).prop_map(Step::Lose),
+        1 => Just(Step::Evict),
+        6 => Just(Step::Connected),
+        2 => Just(Step::ConnectFailed),
+        3 => Just(Step::Closed),
+        3 => (0_u32..6).prop_map(Step::Advance),
+    ]
+}
+
+fn any_limits() -> impl Strategy<Value = Limits> {
+    let fairness = prop_oneof![Just(Fairness::Fifo), Just(Fairness::RoundRobin)];
+    (0_usize..5, 0_usize..10, 0_usize..4, fairness).prop_map(
+        |(slots, max_waiters, max_connecting, fairness)| Limits {
+            slots,
+            max_waiters,
+            max_connecting,
+            fairness,
+            backoff: BACKOFF,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn any_run_keeps_the_promises_and_comes_to_rest(
+        limits in any_limits(),
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        let mut world = World::new(limits);
+        for step in steps {
+            world.apply(step);
+        }
+        world.wind_up();
+    }
+
+    #[test]
+    fn random_cancels_never_let_the_queue_exceed_its_bound(
+        fairness in prop_oneof![Just(Fairness::Fifo), Just(Fairness::RoundRobin)],
+        max_waiters in 0_usize..12,
+        choices in prop::collection::vec((0_u8..4, handle(), any::<prop::sample::Index>()), 1..400),
+    ) {
+        let (mut shard, _grant) = single(Limits { fairness, max_waiters, ..limits(1) });
+        let mut live: Vec<WaiterKey> = Vec::new();
+        for (choice, handle, which) in choices {
+            if choice == 0 && !live.is_empty() {
+                let waiter = live.remove(which.index(live.len()));
+                shard.handle_cancel(waiter);
+            } else {
+                let ticket = || Ticket { reply: 0, now: Instant::now(), deadline: None };
+                match shard.handle_acquire(handle, |_| true, ticket) {
+                    Admission::Queued(waiter) => live.push(waiter),
+                    // Refused exactly when the queue is full of the living.
+                    other => {
+                        let saturated = matches!(other, Admission::Refused(Refusal::Saturated { .. }));
+                        prop_assert!(saturated && live.len() == max_waiters, "{:?}", other);
+                    }
+                }
+            }
+            prop_assert!(shard.gauges().waiting <= max_waiters);
+            prop_assert_eq!(shard.gauges().waiting, live.len());
+            shard.check_invariants();
+        }
+    }
+}

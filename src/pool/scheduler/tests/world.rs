@@ -1,0 +1,314 @@
+//! A shard with everything around it played by a model: who asked, who holds what, and whose turn it is.
+//!
+//! The model of the queue is as plain as can be, two vectors searched from the front. It says who must be
+//! granted next, and every notice is held against it.
+
+use super::*;
+use crate::pool::scheduler::queue::Fate;
+
+/// Something that happens to the shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Acquire(HandleId),
+    /// As `Acquire`, and every idle connection is found unusable.
+    AcquireUnusable(HandleId),
+    AcquireUntil(HandleId, u32),
+    /// The n-th queued waiter, by age.
+    Cancel(usize),
+    CancelNewest,
+    /// The n-th that was granted and has not collected.
+    CancelGranted(usize),
+    Take(usize),
+    /// A grant that crosses a cancel on its way to another core: collected for it and handed back.
+    Forward,
+    Deregister(HandleId),
+    Release(usize),
+    Discard(usize),
+    Lose(usize),
+    Evict,
+    Connected,
+    ConnectFailed,
+    Closed,
+    Advance(u32),
+    Shutdown(Lifecycle),
+}
+
+#[derive(Clone)]
+pub(super) struct World {
+    pub shard: Shard,
+    limits: Limits,
+    now: Instant,
+    /// By age.
+    queued: Vec<(WaiterKey, HandleId)>,
+    /// Handles with waiters, in order of their turns. Unused under FIFO.
+    turns: Vec<HandleId>,
+    granted: Vec<(WaiterKey, HandleId)>,
+    leases: Vec<(SlotId, u32)>,
+    opening: Vec<SlotId>,
+    closing: Vec<SlotId>,
+    next_connection: u32,
+    /// Waiters there ever were, and those that have ended.
+    issued: usize,
+    ended: Vec<WaiterKey>,
+}
+
+impl World {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            shard: Shard::new(limits),
+            limits,
+            now: Instant::now(),
+            queued: Vec::new(),
+            turns: Vec::new(),
+            granted: Vec::new(),
+            leases: Vec::new(),
+            opening: Vec::new(),
+            closing: Vec::new(),
+            next_connection: 0,
+            issued: 0,
+            ended: Vec::new(),
+        }
+    }
+
+    /// Lets `step` happen and checks everything. `false` if it cannot happen here.
+    pub(super) fn apply(&mut self, step: Step) -> bool {
+        if !self.happen(step) {
+            return false;
+        }
+        self.serve_outputs();
+        self.check();
+        true
+    }
+
+    fn happen(&mut self, step: Step) -> bool {
+        match step {
+            Step::Acquire(handle) => self.acquire(handle, true, None),
+            Step::AcquireUnusable(handle) => self.acquire(handle, false, None),
+            Step::AcquireUntil(handle, ticks) => self.acquire(handle, true, Some(self.now + MS * ticks)),
+            Step::Cancel(nth) => return self.cancel_queued(nth),
+            Step::CancelNewest => return self.queued.len() > 1 && self.cancel_queued(self.queued.len() - 1),
+            Step::CancelGranted(nth) => {
+                let Some(&(waiter, _)) = self.granted.get(nth) else { return false };
+                self.granted.remove(nth);
+                assert_eq!(self.shard.handle_cancel(waiter), None, "its notice took the reply away");
+                self.ended.push(waiter);
+            }
+            Step::Take(nth) => return self.take(nth),
+            Step::Forward => {
+                if !self.take(0) {
+                    return false;
+                }
+                let late = self.ended[self.ended.len() - 1];
+                assert_eq!(self.shard.handle_cancel(late), None);
+                return self.release(self.leases.len() - 1);
+            }
+            Step::Deregister(handle) => {
+                let of =
+                    |waiters: &[(WaiterKey, HandleId)]| waiters.iter().any(|&(_, whose)| whose == handle);
+                if !of(&self.queued) && !of(&self.granted) {
+                    return false;
+                }
+                self.shard.handle_deregister(handle);
+                let (revoked, kept) = self.granted.drain(..).partition(|&(_, whose)| whose == handle);
+                self.granted = kept;
+                let revoked: Vec<(WaiterKey, HandleId)> = revoked;
+                for (waiter, _) in revoked {
+                    assert!(matches!(collect_refusal(&mut self.shard, waiter), Refusal::Deregistered));
+                    self.ended.push(waiter);
+                }
+            }
+            Step::Release(nth) => return self.release(nth),
+            Step::Discard(nth) => {
+                let Some((slot, connection)) = self.pick_lease(nth) else { return false };
+                self.shard.handle_discard(slot, connection, CloseReason::Dirty);
+            }
+            Step::Lose(nth) => {
+                let Some((slot, _)) = self.pick_lease(nth) else { return false };
+                self.shard.handle_lost(slot, CloseReason::Lost);
+            }
+            Step::Evict => match self.shard.slots.newest_idle() {
+                Some(slot) => self.shard.handle_evict(slot),
+                None => return false,
+            },
+            Step::Connected => {
+                let Some(slot) = self.opening.pop() else { return false };
+                self.shard.handle_connected(slot, self.next_connection);
+                self.next_connection += 1;
+            }
+            Step::ConnectFailed => {
+                let Some(slot) = self.opening.pop() else { return false };
+                self.shard.handle_connect_failed(slot, refused(), self.now);
+            }
+            Step::Closed => {
+                let Some(slot) = self.closing.pop() else { return false };
+                self.shard.handle_closed(slot);
+            }
+            Step::Advance(ticks) => {
+                self.now += MS * ticks;
+                self.shard.handle_deadline(self.now);
+            }
+            Step::Shutdown(to) => {
+                if self.shard.lifecycle() >= to {
+                    return false;
+                }
+                self.shard.drain_for_shutdown(to);
+            }
+        }
+        true
+    }
+
+    fn acquire(&mut self, handle: HandleId, usable: bool, deadline: Option<Instant>) {
+        let before = self.shard.gauges();
+        let ticket = || Ticket { reply: handle.0, now: self.now, deadline };
+        match self.shard.handle_acquire(handle, |_| usable, ticket) {
+            Admission::Granted(grant) => {
+                assert!(self.queued.is_empty(), "a newcomer never overtakes");
+                self.hold(grant);
+            }
+            Admission::Queued(waiter) => {
+                assert!(before.idle == 0 || !usable, "nobody waits beside an idle connection");
+                self.queued.push((waiter, handle));
+                if !self.turns.contains(&handle) {
+                    self.turns.push(handle);
+                }
+                self.issued += 1;
+            }
+            Admission::Refused(Refusal::Saturated { limit }) => {
+                assert_eq!((before.waiting, limit), (self.limits.max_waiters, self.limits.max_waiters));
+            }
+            Admission::Refused(Refusal::Closed) => assert_eq!(self.shard.lifecycle(), Lifecycle::Closed),
+            Admission::Refused(Refusal::Failed) => assert_eq!(self.shard.lifecycle(), Lifecycle::Failed),
+            Admission::Refused(other) => panic!("an acquire is not refused at once with {other:?}"),
+        }
+    }
+
+    fn cancel_queued(&mut self, nth: usize) -> bool {
+        let Some(&(waiter, handle)) = self.queued.get(nth) else { return false };
+        self.forget(waiter);
+        assert_eq!(self.shard.handle_cancel(waiter), Some(handle.0));
+        self.ended.push(waiter);
+        true
+    }
+
+    fn take(&mut self, nth: usize) -> bool {
+        if nth >= self.granted.len() {
+            return false;
+        }
+        let (waiter, _) = self.granted.remove(nth);
+        let grant = collect(&mut self.shard, waiter);
+        self.ended.push(waiter);
+        self.hold(grant);
+        true
+    }
+
+    fn release(&mut self, nth: usize) -> bool {
+        let Some((slot, connection)) = self.pick_lease(nth) else { return false };
+        self.shard.handle_release(slot, connection);
+        true
+    }
+
+    fn pick_lease(&mut self, nth: usize) -> Option<(SlotId, u32)> {
+        if nth < self.leases.len() { Some(self.leases.remove(nth)) } else { None }
+    }
+
+    fn hold(&mut self, grant: Grant<u32>) {
+        let twice = self.leases.iter().any(|&(_, connection)| connection == grant.connection);
+        assert!(!twice, "connection {} is leased twice", grant.connection);
+        self.leases.push((grant.slot, grant.connection));
+    }
+
+    /// Whom the policy serves next.
+    fn serve(&mut self) -> Option<WaiterKey> {
+        let waiter = match self.limits.fairness {
+            Fairness::Fifo => self.queued.first()?.0,
+            Fairness::RoundRobin => {
+                let handle = *self.turns.first()?;
+                self.turns.rotate_left(1);
+                self.queued.iter().find(|&&(_, whose)| whose == handle)?.0
+            }
+        };
+        let handle = self.forget(waiter);
+        self.granted.push((waiter, handle));
+        Some(waiter)
+    }
+
+    fn forget(&mut self, waiter: WaiterKey) -> HandleId {
+        let Some(place) = self.queued.iter().position(|&(queued, _)| queued == waiter) else {
+            panic!("{waiter:?} was told of its fate without being queued");
+        };
+        let (_, handle) = self.queued.remove(place);
+        if !self.queued.iter().any(|&(_, whose)| whose == handle) {
+            self.turns.retain(|&turn| turn != handle);
+        }
+        handle
+    }
+
+    fn serve_outputs(&mut self) {
+        while let Some(notice) = self.shard.poll_notice() {
+            match self.shard.waiters.fate(notice.waiter) {
+                Fate::Granted(_) => assert_eq!(self.serve(), Some(notice.waiter), "out of turn"),
+                Fate::Refused(_) => {
+                    let handle = self.forget(notice.waiter);
+                    assert_eq!(notice.reply, handle.0);
+                    collect_refusal(&mut self.shard, notice.waiter);
+                    self.ended.push(notice.waiter);
+                }
+                fate => panic!("{:?} was told of {fate:?}", notice.waiter),
+            }
+        }
+        while let Some((slot, connection, _)) = self.shard.poll_close() {
+            assert!(!self.leases.iter().any(|&(_, leased)| leased == connection), "closed while leased");
+            self.closing.push(slot);
+        }
+        while let Some(slot) = self.shard.poll_open(self.now) {
+            self.opening.push(slot);
+            assert!(self.opening.len() <= self.queued.len(), "an open is for a waiter");
+        }
+        assert!(!self.shard.has_output());
+    }
+
+    fn check(&mut self) {
+        self.shard.check_invariants();
+        let gauges = self.shard.gauges();
+        assert_eq!(gauges.waiting, self.queued.len());
+        assert_eq!(gauges.reserved, self.granted.len());
+        assert_eq!(gauges.leased, self.leases.len() + self.granted.len());
+        assert_eq!(gauges.opening, self.opening.len());
+        assert_eq!(gauges.closing, self.closing.len());
+        assert!(gauges.idle + gauges.leased + gauges.opening + gauges.closing <= self.limits.slots);
+        let ended = self.ended.len() + self.queued.len() + self.granted.len();
+        assert_eq!(self.issued, ended, "every waiter ends exactly once");
+        for &waiter in self.ended.iter().rev().take(4) {
+            assert!(matches!(self.shard.take(waiter), Taken::Gone), "a dead waiter gets nothing");
+        }
+    }
+
+    /// What can matter for anything that happens from here on, without the names of slots, waiters and
+    /// connections: worlds that agree in it behave alike.
+    pub(super) fn essence(&self) -> impl std::hash::Hash + Eq + use<> {
+        let handles = |waiters: &[(WaiterKey, HandleId)]| waiters.iter().map(|w| w.1).collect::<Vec<_>>();
+        (
+            handles(&self.queued),
+            self.turns.clone(),
+            handles(&self.granted),
+            self.shard.gauges().idle,
+            self.leases.len(),
+            self.opening.len(),
+            self.closing.len(),
+            self.shard.lifecycle() as u8,
+        )
+    }
+
+    /// Winds everything up; whatever went before, the shard must come to rest and be empty.
+    pub(super) fn wind_up(mut self) {
+        self.apply(Step::Shutdown(Lifecycle::Closed));
+        while self.apply(Step::Take(0)) {}
+        while self.apply(Step::Release(0)) {}
+        while self.apply(Step::Connected) {}
+        while self.apply(Step::Closed) {}
+        assert!(self.shard.is_quiet());
+        assert_eq!(self.issued, self.ended.len());
+        let counters = self.shard.counters();
+        assert_eq!(counters.acquires, counters.settled());
+    }
+}

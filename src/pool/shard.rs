@@ -1,0 +1,622 @@
+//! A core's home of one pool: the scheduler's state, what local handles call directly, and the hand-over to the actor.
+//!
+//! Reached on its own core's thread only. The state is borrowed for the length of one transition; wakers and drops of
+//! connections run afterwards. A panic inside a transition fails the shard, whoever made the call.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+
+use super::actor;
+use super::connection::Connection;
+use super::connector::Connector;
+use super::remote::{Cancelled, Command, Detached, Forwards, RemoteGrant, Token};
+use super::scheduler::{
+    Admission, CloseReason, Grant, HandleId, Lifecycle, Refusal, SlotId, State, Taken, Ticket, WaiterKey,
+};
+use super::shared::Shared;
+use super::stats::ShardStats;
+use crate::runtime::RawPid;
+use crate::runtime::executor::contain;
+use crate::runtime::local::Local;
+use crate::runtime::watch::WatchList;
+
+/// How a queued waiter is told.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Local(Waker),
+    Remote { shard: usize, token: Token },
+}
+
+/// Where a connection that leaves this core goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Destination {
+    /// Lent to a task of another core.
+    Asker { shard: usize, token: Token },
+    /// Back from a lease on this core.
+    Home { shard: usize },
+    /// Nowhere: it is closed, and its home told why.
+    Close { shard: usize, reason: CloseReason },
+}
+
+/// A connection on its way out, until nothing is in flight on it.
+pub(crate) struct Departure<C: Connector> {
+    pub(crate) slot: SlotId,
+    pub(crate) connection: C::Connection,
+    pub(crate) to: Destination,
+}
+
+/// What this shard knows of other cores' dealings with it.
+#[derive(Default)]
+struct Abroad {
+    /// Their queued acquires, to be found by a cancel.
+    waiters: FxHashMap<(usize, Token), WaiterKey>,
+    /// Who has which connection.
+    lent: FxHashMap<SlotId, usize>,
+    lends: u64,
+}
+
+pub(crate) struct Shard<C: Connector> {
+    pub(crate) index: usize,
+    pub(crate) local: Rc<Local>,
+    pub(crate) shared: Arc<Shared<C>>,
+    state: RefCell<State<C::Connection, Reply>>,
+    forwards: RefCell<Forwards<Detached<C>>>,
+    abroad: RefCell<Abroad>,
+    departures: RefCell<Vec<Departure<C>>>,
+    watch: Rc<WatchList>,
+    actor: Cell<Option<RawPid>>,
+    /// When the actor will look at the deadlines next.
+    actor_wakes_at: Cell<Option<Instant>>,
+    ended: Cell<bool>,
+    spawns: Cell<u64>,
+    failures: Cell<u64>,
+}
+
+impl<C: Connector> Shard<C> {
+    /// The shard of the current core, made and given its actor by the first call.
+    pub(crate) fn of(local: &Rc<Local>, shared: &Arc<Shared<C>>) -> Option<Rc<Shard<C>>> {
+        if let Some(installed) = local.extension(shared.id) {
+            return installed.downcast().ok();
+        }
+        let index = shared.shard_on(local.id())?;
+        let inbox = shared.take_inbox(index);
+        let shard = Rc::new(Shard {
+            index,
+            local: Rc::clone(local),
+            shared: Arc::clone(shared),
+            state: RefCell::new(State::new(shared.settings.limits())),
+            forwards: RefCell::new(Forwards::new()),
+            abroad: RefCell::new(Abroad::default()),
+            departures: RefCell::new(Vec::new()),
+            watch: WatchList::new(),
+            actor: Cell::new(None),
+            actor_wakes_at: Cell::new(None),
+            ended: Cell::new(false),
+            spawns: Cell::new(0),
+            failures: Cell::new(0),
+        });
+        match inbox {
+            Some(inbox) => {
+                let actor = actor::start(&shard, inbox);
+                shard.spawns.set(1);
+                shard.actor.set(Some(actor));
+                shard.watch.set_task(actor);
+                local.set_extension(shared.id, Rc::clone(&shard) as Rc<dyn std::any::Any>);
+            }
+            // Its actor has ended: only the refusals are left.
+            None => {
+                shard.ended.set(true);
+                shard.state.borrow_mut().drain_for_shutdown(shared.lifecycle(index).max(Lifecycle::Closed));
+            }
+        }
+        Some(shard)
+    }
+
+    /// An acquire of this core's own shard.
+    #[inline]
+    pub(crate) fn acquire(
+        &self,
+        handle: HandleId,
+        timeout: Option<Duration>,
+        cx: &mut Context<'_>,
+    ) -> Admission<C::Connection> {
+        let guard = FailOnUnwind(self);
+        let admission = self.state.borrow_mut().handle_acquire(handle, Connection::is_quiet, || {
+            let now = self.local.now();
+            let deadline = timeout.and_then(|timeout| now.checked_add(timeout));
+            Ticket { reply: Reply::Local(cx.waker().clone()), now, deadline }
+        });
+        guard.disarm();
+        if !matches!(admission, Admission::Granted(_)) {
+            self.after_queueing();
+        }
+        admission
+    }
+
+    /// The fate of a queued acquire.
+    pub(crate) fn poll_waiter(
+        &self,
+        waiter: WaiterKey,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Grant<C::Connection>, Refusal>> {
+        let guard = FailOnUnwind(self);
+        let taken = self.state.borrow_mut().take(waiter);
+        guard.disarm();
+        match taken {
+            Taken::Granted(grant) => Poll::Ready(Ok(grant)),
+            Taken::Refused(refusal) => Poll::Ready(Err(refusal)),
+            Taken::Gone => Poll::Ready(Err(Refusal::Deregistered)),
+            Taken::Pending => {
+                let replaced = match self.state.borrow_mut().reply_mut(waiter) {
+                    Some(Reply::Local(kept)) if !kept.will_wake(cx.waker()) => {
+                        Some(std::mem::replace(kept, cx.waker().clone()))
+                    }
+                    _ => None,
+                };
+                drop(replaced);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The caller of a queued acquire has gone.
+    pub(crate) fn cancel_waiter(&self, waiter: WaiterKey) {
+        let guard = FailOnUnwind(self);
+        let reply = {
+            let mut state = self.state.borrow_mut();
+            let reply = state.handle_cancel(waiter);
+            // A grant that was not collected may have put its connection back on the shelf.
+            if let Some((slot, connection)) = state.newest_idle_mut() {
+                connection.arm(self.watch.watch(slot.to_bits()));
+            }
+            reply
+        };
+        guard.disarm();
+        drop(reply);
+        if self.ended.get() {
+            // The grant was counted among the leases that outlive the actor.
+            return self.close_late();
+        }
+        self.flush();
+    }
+
+    #[cold]
+    fn close_late(&self) {
+        loop {
+            let Some((_, connection, _)) = self.with_state(|state| state.poll_close()) else { return };
+            self.give_back_late(connection);
+        }
+    }
+
+    /// A lease of this shard's own slot has ended. `used` says that an exchange ran, `clean` that the last one ended
+    /// well.
+    #[inline]
+    pub(crate) fn give_back(&self, slot: SlotId, mut connection: C::Connection, used: bool, clean: bool) {
+        if self.ended.get() {
+            return self.give_back_late(connection);
+        }
+        let guard = FailOnUnwind(self);
+        let mut state = self.state.borrow_mut();
+        if clean && connection.is_quiet() {
+            // A connection that goes to a waiter at once is not idle; one that was not used is still armed.
+            if used && !state.has_waiters() {
+                connection.arm(self.watch.watch(slot.to_bits()));
+            }
+            state.handle_release(slot, connection);
+        } else {
+            let reason = if used { CloseReason::Dirty } else { CloseReason::Broken };
+            state.handle_discard(slot, connection, reason);
+        }
+        let quiet = !state.has_output();
+        drop(state);
+        guard.disarm();
+        if !quiet {
+            self.flush();
+        }
+    }
+
+    #[cold]
+    fn give_back_late(&self, connection: C::Connection) {
+        contain("a pooled connection", || drop(connection));
+        self.shared.late_lease_ended(self.index);
+    }
+
+    /// Tells the waiters whose fate is known, and has the actor do what is left.
+    #[cold]
+    pub(crate) fn flush(&self) {
+        loop {
+            let Some(notice) = self.state.borrow_mut().poll_notice() else { break };
+            match notice.reply {
+                Reply::Local(waker) => waker.wake(),
+                Reply::Remote { shard, token } => {
+                    self.abroad.borrow_mut().waiters.remove(&(shard, token));
+                    let taken = self.state.borrow_mut().take(notice.waiter);
+                    match taken {
+                        Taken::Granted(grant) => self.lend(shard, token, grant),
+                        Taken::Refused(refusal) => {
+                            self.shared.send(shard, Command::Refuse { token, refusal });
+                        }
+                        Taken::Pending | Taken::Gone => {}
+                    }
+                }
+            }
+        }
+        let state = self.state.borrow();
+        if state.has_output() || state.wants_open() {
+            drop(state);
+            self.wake_actor();
+        }
+    }
+
+    #[cold]
+    fn after_queueing(&self) {
+        self.flush();
+        let due = self.next_deadline();
+        if due.is_some_and(|due| self.actor_wakes_at.get().is_none_or(|at| due < at)) {
+            self.wake_actor();
+        }
+    }
+
+    /// When the actor has to look at the clock.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let here = self.state.borrow().next_deadline();
+        let forwarded = self.forwards.borrow().next_deadline();
+        match (here, forwarded) {
+            (Some(here), Some(forwarded)) => Some(here.min(forwarded)),
+            (here, forwarded) => here.or(forwarded),
+        }
+    }
+
+    pub(crate) fn set_actor_wakes_at(&self, at: Option<Instant>) {
+        self.actor_wakes_at.set(at);
+    }
+
+    pub(crate) fn wake_actor(&self) {
+        if let Some(actor) = self.actor.get() {
+            self.local.executor().wake(actor.into());
+        }
+    }
+
+    /// Runs one transition of the state; a panic in it fails the shard.
+    pub(crate) fn with_state<R>(&self, transition: impl FnOnce(&mut State<C::Connection, Reply>) -> R) -> R {
+        let guard = FailOnUnwind(self);
+        let result = transition(&mut self.state.borrow_mut());
+        guard.disarm();
+        result
+    }
+
+    pub(crate) fn watch(&self) -> &Rc<WatchList> {
+        &self.watch
+    }
+
+    /// Publishes that the scheduler is broken, before anybody is told anything; then ends all that waits.
+    #[cold]
+    pub(crate) fn fail(&self) {
+        if self.ended.get() || self.state.borrow().lifecycle() == Lifecycle::Failed {
+            return;
+        }
+        self.shared.publish(self.index, Lifecycle::Failed);
+        self.failures.set(self.failures.get() + 1);
+        tracing::error!(
+            pool = self.shared.id,
+            core = %self.local.id(),
+            "a pool shard's scheduler panicked; this shard grants nothing any more"
+        );
+        self.state.borrow_mut().drain_for_shutdown(Lifecycle::Failed);
+        self.flush();
+        self.wake_actor();
+    }
+
+    /// The actor has gone: no transition comes after this.
+    pub(crate) fn end(&self) {
+        self.local.remove_extension(self.shared.id);
+        let stats = self.stats();
+        self.ended.set(true);
+        let departures = self.departures.take();
+        contain("pooled connections", || drop(departures));
+        let outstanding = stats.leased as isize;
+        let idle = self.with_state(|state| std::iter::from_fn(|| state.poll_close()).collect::<Vec<_>>());
+        contain("pooled connections", || drop(idle));
+        for home in 0..self.shared.links.len() {
+            self.fail_home(home, &Refusal::Closed);
+        }
+        self.shared.actor_ended(self.index, stats, outstanding);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.get()
+    }
+
+    pub(crate) fn deregister(&self, home: usize, handle: HandleId) {
+        if home != self.index {
+            return self.shared.send(home, Command::Deregister { handle });
+        }
+        if self.ended.get() || !self.state.borrow().has_claims() {
+            return;
+        }
+        self.with_state(|state| {
+            state.handle_deregister(handle);
+            // Grants that were not collected have put their connections back on the shelf.
+            state.for_each_idle(|slot, connection| connection.arm(self.watch.watch(slot.to_bits())));
+        });
+        self.flush();
+    }
+
+    pub(crate) fn stats(&self) -> ShardStats {
+        let state = self.state.borrow();
+        let mut stats = ShardStats::collect(self.local.id(), state.counters(), state.gauges());
+        stats.forwards = self.forwards.borrow().total;
+        stats.lends = self.abroad.borrow().lends;
+        stats.scheduler_spawns = self.spawns.get();
+        stats.scheduler_failures = self.failures.get();
+        stats
+    }
+}
+
+/// Dealings with other cores.
+impl<C: Connector> Shard<C> {
+    /// Sends an acquire to its home shard.
+    pub(crate) fn forward(
+        &self,
+        home: usize,
+        handle: HandleId,
+        timeout: Option<Duration>,
+        cx: &mut Context<'_>,
+    ) -> Result<Token, Refusal> {
+        if let Some(refusal) = self.shared.refusal(home) {
+            return Err(refusal);
+        }
+        if self.ended.get() {
+            return Err(Refusal::Closed);
+        }
+        let now = self.local.now();
+        let deadline = timeout.and_then(|timeout| now.checked_add(timeout));
+        let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), now, deadline);
+        self.shared.send(home, Command::Acquire { handle, from: self.index, token });
+        if deadline.is_some_and(|due| self.actor_wakes_at.get().is_none_or(|at| due < at)) {
+            self.wake_actor();
+        }
+        Ok(token)
+    }
+
+    pub(crate) fn poll_forward(
+        &self,
+        token: Token,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<RemoteGrant<Detached<C>>, Refusal>> {
+        self.forwards.borrow_mut().poll(token, cx.waker())
+    }
+
+    pub(crate) fn cancel_forward(&self, token: Token) {
+        let cancelled = self.forwards.borrow_mut().cancel(token);
+        match cancelled {
+            Cancelled::Tell { home } => {
+                self.shared.send(home, Command::Cancel { from: self.index, token });
+            }
+            Cancelled::SendHome(grant) => self.return_unused(grant),
+            Cancelled::Nothing => {}
+        }
+    }
+
+    fn return_unused(&self, grant: RemoteGrant<Detached<C>>) {
+        let RemoteGrant { home, slot, connection } = grant;
+        let end = self.shared.lease_end(home);
+        self.shared.send(home, Command::Return { slot, connection, end });
+    }
+
+    pub(crate) fn tell_gone(&self, home: usize, slot: SlotId, reason: CloseReason) {
+        let end = self.shared.lease_end(home);
+        self.shared.send(home, Command::Gone { slot, reason, end });
+    }
+
+    /// A lease of another core's slot has ended on this core.
+    pub(crate) fn send_home(&self, home: usize, slot: SlotId, connection: C::Connection, clean: bool) {
+        let to = match clean && connection.is_quiet() {
+            true => Destination::Home { shard: home },
+            false => Destination::Close { shard: home, reason: CloseReason::Dirty },
+        };
+        self.depart(Departure { slot, connection, to });
+    }
+
+    /// Sends a connection to another core, at once when nothing is in flight on it.
+    fn depart(&self, departure: Departure<C>) {
+        let Departure { slot, connection, to } = departure;
+        if let Destination::Close { shard, reason } = to
+            && self.ended.get()
+        {
+            contain("a pooled connection", || drop(connection));
+            return self.tell_gone(shard, slot, reason);
+        }
+        let connection = match to {
+            Destination::Close { .. } => connection,
+            _ => match connection.detach() {
+                Ok(detached) => return self.dispatch(slot, detached, to),
+                Err(connection) => connection,
+            },
+        };
+        if self.ended.get() {
+            let (Destination::Home { shard }
+            | Destination::Asker { shard, .. }
+            | Destination::Close { shard, .. }) = to;
+            contain("a pooled connection", || drop(connection));
+            return self.tell_gone(shard, slot, CloseReason::Shutdown);
+        }
+        self.departures.borrow_mut().push(Departure { slot, connection, to });
+        self.wake_actor();
+    }
+
+    pub(crate) fn dispatch(&self, slot: SlotId, connection: Detached<C>, to: Destination) {
+        match to {
+            Destination::Asker { shard, token } => {
+                let grant = Command::Grant { token, home: self.index, slot, connection };
+                self.shared.send(shard, grant);
+            }
+            Destination::Home { shard } => {
+                let end = self.shared.lease_end(shard);
+                self.shared.send(shard, Command::Return { slot, connection, end });
+            }
+            Destination::Close { .. } => unreachable!("what is to be closed is not detached"),
+        }
+    }
+
+    pub(crate) fn take_departures(&self) -> Vec<Departure<C>> {
+        self.departures.take()
+    }
+
+    /// Hands a granted connection to a task of another core.
+    fn lend(&self, shard: usize, token: Token, grant: Grant<C::Connection>) {
+        {
+            let mut abroad = self.abroad.borrow_mut();
+            abroad.lent.insert(grant.slot, shard);
+            abroad.lends += 1;
+        }
+        let to = Destination::Asker { shard, token };
+        self.depart(Departure { slot: grant.slot, connection: grant.connection, to });
+    }
+
+    /// A connection that was to be lent turned out unfit: its acquire is decided anew.
+    pub(crate) fn lend_failed(&self, slot: SlotId, connection: C::Connection, shard: usize, token: Token) {
+        self.abroad.borrow_mut().lent.remove(&slot);
+        self.with_state(|state| state.handle_discard(slot, connection, CloseReason::Broken));
+        self.acquire_for(HandleId::RETRIED, shard, token);
+    }
+
+    /// An acquire of a task on another core.
+    fn acquire_for(&self, handle: HandleId, from: usize, token: Token) {
+        let admission = self.with_state(|state| {
+            state.handle_acquire(handle, Connection::is_quiet, || Ticket {
+                reply: Reply::Remote { shard: from, token },
+                now: self.local.now(),
+                // The asking core keeps the deadline.
+                deadline: None,
+            })
+        });
+        match admission {
+            Admission::Granted(grant) => self.lend(from, token, grant),
+            Admission::Refused(refusal) => self.shared.send(from, Command::Refuse { token, refusal }),
+            Admission::Queued(waiter) => {
+                self.abroad.borrow_mut().waiters.insert((from, token), waiter);
+                self.flush();
+            }
+        }
+    }
+
+    /// A connection comes home from another core.
+    fn returned(&self, slot: SlotId, detached: Detached<C>) {
+        if self.abroad.borrow_mut().lent.remove(&slot).is_none() {
+            // Its carrier was given up for lost meanwhile.
+            contain("a pooled connection", || drop(detached));
+            return;
+        }
+        let mut connection = C::Connection::attach(detached);
+        self.with_state(|state| {
+            if !state.has_waiters() {
+                connection.arm(self.watch.watch(slot.to_bits()));
+            }
+            state.handle_release(slot, connection);
+        });
+        self.flush();
+    }
+
+    fn gone(&self, slot: SlotId, reason: CloseReason) {
+        if self.abroad.borrow_mut().lent.remove(&slot).is_some() {
+            self.with_state(|state| state.handle_lost(slot, reason));
+            self.flush();
+        }
+    }
+
+    /// What another shard, or a user anywhere, has sent.
+    pub(crate) fn handle_command(&self, command: Command<C>) {
+        match command {
+            Command::Acquire { handle, from, token } => self.acquire_for(handle, from, token),
+            Command::Cancel { from, token } => {
+                let waiter = self.abroad.borrow_mut().waiters.remove(&(from, token));
+                if let Some(waiter) = waiter {
+                    self.cancel_waiter(waiter);
+                }
+            }
+            Command::Deregister { handle } => self.deregister(self.index, handle),
+            Command::Return { slot, connection, end } => {
+                end.noticed();
+                self.returned(slot, connection);
+            }
+            Command::Gone { slot, reason, end } => {
+                end.noticed();
+                self.gone(slot, reason);
+            }
+            Command::Grant { token, home, slot, connection } => {
+                let grant = RemoteGrant { home, slot, connection };
+                let resolved = self.forwards.borrow_mut().resolve(token, Ok(grant));
+                match resolved {
+                    Ok(waker) => waker.wake(),
+                    Err(Ok(unwanted)) => self.return_unused(unwanted),
+                    Err(Err(_)) => {}
+                }
+            }
+            Command::Refuse { token, refusal } => {
+                let resolved = self.forwards.borrow_mut().resolve(token, Err(refusal));
+                if let Ok(waker) = resolved {
+                    waker.wake();
+                }
+            }
+            Command::Stats { reply } => {
+                // Refused when nobody waits for the answer any more.
+                let _ = reply.send(self.stats());
+            }
+        }
+    }
+
+    /// Ends the forwarded acquires whose time is up.
+    pub(crate) fn expire_forwards(&self, now: Instant) {
+        loop {
+            let Some((home, token, waker)) = self.forwards.borrow_mut().pop_due(now) else { return };
+            self.shared.send(home, Command::Cancel { from: self.index, token });
+            waker.wake();
+        }
+    }
+
+    /// Looks at how far the other shards have come: what was asked of an ended one ends, and what it had borrowed is
+    /// lost.
+    pub(crate) fn look_at_others(&self) {
+        for shard in (0..self.shared.links.len()).filter(|shard| *shard != self.index) {
+            let Some(refusal) = self.shared.refusal(shard) else { continue };
+            self.fail_home(shard, &refusal);
+            if self.shared.has_ended(shard) {
+                let lost: Vec<SlotId> = {
+                    let abroad = self.abroad.borrow();
+                    abroad.lent.iter().filter(|(_, at)| **at == shard).map(|(slot, _)| *slot).collect()
+                };
+                for slot in lost {
+                    self.gone(slot, CloseReason::Lost);
+                }
+            }
+        }
+    }
+
+    fn fail_home(&self, home: usize, refusal: &Refusal) {
+        let wakers = self.forwards.borrow_mut().fail_home(home, refusal);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Fails the shard when it is dropped by a panic.
+struct FailOnUnwind<'a, C: Connector>(&'a Shard<C>);
+
+impl<C: Connector> FailOnUnwind<'_, C> {
+    #[inline]
+    fn disarm(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<C: Connector> Drop for FailOnUnwind<'_, C> {
+    #[cold]
+    fn drop(&mut self) {
+        contain("a failed shard", || self.0.fail());
+    }
+}

@@ -1,0 +1,220 @@
+//! What all shards and handles of one pool share: settings, the way to each shard, and how far each has come.
+//!
+//! Never: a slot, a waiter or a connection. Those are their core's alone.
+
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use super::config::Settings;
+use super::connector::Connector;
+use super::remote::Command;
+use super::scheduler::{HandleId, Lifecycle, Refusal};
+use super::stats::ShardStats;
+use crate::runtime::mesh::Mailbox;
+use crate::runtime::{CoreId, RuntimeHandle};
+
+static POOL_IDS: AtomicU64 = AtomicU64::new(1);
+
+pub(crate) struct Shared<C: Connector> {
+    pub(crate) id: u64,
+    pub(crate) connector: C,
+    pub(crate) settings: Settings,
+    pub(crate) runtime: RuntimeHandle,
+    pub(crate) links: Box<[ShardLink<C>]>,
+    closing: AtomicBool,
+    /// Moves on with every change of `closing` and of any shard's status, after the change: a shard that sees it
+    /// unmoved has nothing new to look at.
+    epoch: AtomicU64,
+    handle_ids: AtomicU64,
+    ended: AtomicUsize,
+    end_waiters: Mutex<Vec<Waker>>,
+}
+
+/// One shard as the other cores see it.
+pub(crate) struct ShardLink<C: Connector> {
+    pub(crate) core: CoreId,
+    mailbox: Arc<Mailbox>,
+    commands: Sender<Command<C>>,
+    /// Taken by the shard when it is installed.
+    inbox: Mutex<Option<Receiver<Command<C>>>>,
+    lifecycle: AtomicU8,
+    ended: AtomicBool,
+    /// Leases that outlive their shard's actor. The end of one may be counted before the actor's, so below zero for a
+    /// moment.
+    outstanding: AtomicIsize,
+    last_stats: Mutex<ShardStats>,
+}
+
+impl<C: Connector> Shared<C> {
+    pub(crate) fn new(connector: C, settings: Settings, runtime: &RuntimeHandle) -> Arc<Shared<C>> {
+        let links = runtime
+            .mailboxes()
+            .iter()
+            .map(|mailbox| {
+                let (commands, inbox) = unbounded();
+                ShardLink {
+                    core: mailbox.core(),
+                    mailbox: Arc::clone(mailbox),
+                    commands,
+                    inbox: Mutex::new(Some(inbox)),
+                    lifecycle: AtomicU8::new(Lifecycle::Running as u8),
+                    ended: AtomicBool::new(false),
+                    outstanding: AtomicIsize::new(0),
+                    last_stats: Mutex::new(ShardStats::new(mailbox.core())),
+                }
+            })
+            .collect();
+        Arc::new(Shared {
+            id: POOL_IDS.fetch_add(1, Ordering::Relaxed),
+            connector,
+            settings,
+            runtime: runtime.clone(),
+            links,
+            closing: AtomicBool::new(false),
+            epoch: AtomicU64::new(1),
+            handle_ids: AtomicU64::new(1),
+            ended: AtomicUsize::new(0),
+            end_waiters: Mutex::new(Vec::new()),
+        })
+    }
+
+    pub(crate) fn next_handle_id(&self) -> HandleId {
+        HandleId(self.handle_ids.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn shard_on(&self, core: CoreId) -> Option<usize> {
+        self.links.iter().position(|link| link.core == core)
+    }
+
+    /// Sends to a shard. Where its actor has ended the command is dropped; who waits for an answer learns of the end
+    /// by the [`epoch`](Shared::epoch).
+    pub(crate) fn send(&self, shard: usize, command: Command<C>) {
+        let link = &self.links[shard];
+        if link.commands.send(command).is_ok() {
+            link.mailbox.nudge();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// After a change: has every shard look.
+    fn announce(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        for link in &self.links {
+            link.mailbox.nudge();
+        }
+    }
+
+    /// Has every shard close. Not behind any command.
+    pub(crate) fn close(&self) {
+        if !self.closing.swap(true, Ordering::AcqRel) {
+            self.announce();
+        }
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// How far a shard has come, as it has published it.
+    pub(crate) fn lifecycle(&self, shard: usize) -> Lifecycle {
+        match self.links[shard].lifecycle.load(Ordering::Acquire) {
+            0 => Lifecycle::Running,
+            1 => Lifecycle::Closed,
+            _ => Lifecycle::Failed,
+        }
+    }
+
+    /// Why that shard refuses, if it does.
+    pub(crate) fn refusal(&self, shard: usize) -> Option<Refusal> {
+        match self.lifecycle(shard) {
+            Lifecycle::Running if self.is_closing() => Some(Refusal::Closed),
+            Lifecycle::Running => None,
+            Lifecycle::Closed => Some(Refusal::Closed),
+            Lifecycle::Failed => Some(Refusal::Failed),
+        }
+    }
+
+    /// Whether the shard's actor has ended.
+    pub(crate) fn has_ended(&self, shard: usize) -> bool {
+        self.links[shard].ended.load(Ordering::Acquire)
+    }
+
+    /// Publishes how far a shard has come; never back.
+    pub(crate) fn publish(&self, shard: usize, lifecycle: Lifecycle) {
+        self.links[shard].lifecycle.fetch_max(lifecycle as u8, Ordering::AcqRel);
+        self.announce();
+    }
+
+    /// The shard's actor has ended, with this many leases still out.
+    pub(crate) fn actor_ended(&self, shard: usize, stats: ShardStats, outstanding: isize) {
+        let link = &self.links[shard];
+        *link.last_stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+        link.outstanding.fetch_add(outstanding, Ordering::AcqRel);
+        link.ended.store(true, Ordering::Release);
+        self.ended.fetch_add(1, Ordering::AcqRel);
+        self.announce();
+        self.wake_end_waiters();
+    }
+
+    /// A lease that had outlived its actor is gone.
+    pub(crate) fn late_lease_ended(&self, shard: usize) {
+        self.links[shard].outstanding.fetch_sub(1, Ordering::AcqRel);
+        self.wake_end_waiters();
+    }
+
+    /// For the end of a lease on another core: counted as late unless the home shard takes notice of it.
+    pub(crate) fn lease_end(self: &Arc<Shared<C>>, home: usize) -> LeaseEnd<C> {
+        LeaseEnd { shared: Some(Arc::clone(self)), home }
+    }
+
+    fn wake_end_waiters(&self) {
+        let waiters = std::mem::take(&mut *self.end_waiters.lock().unwrap_or_else(PoisonError::into_inner));
+        waiters.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ready when every actor has ended and, with `leases`, every lease is gone too.
+    pub(crate) fn poll_ended(&self, leases: bool, cx: &mut Context<'_>) -> Poll<()> {
+        // Registered before the look, so that an end in between is not missed.
+        self.end_waiters.lock().unwrap_or_else(PoisonError::into_inner).push(cx.waker().clone());
+        let actors = self.ended.load(Ordering::Acquire) == self.links.len();
+        let out = || self.links.iter().any(|link| link.outstanding.load(Ordering::Acquire) > 0);
+        if actors && !(leases && out()) { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    pub(crate) fn take_inbox(&self, shard: usize) -> Option<Receiver<Command<C>>> {
+        self.links[shard].inbox.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn last_stats(&self, shard: usize) -> ShardStats {
+        self.links[shard].last_stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Travels with a lease's end to its home shard. Dropped on the way, because that shard has ended, it counts the lease
+/// as gone.
+pub(crate) struct LeaseEnd<C: Connector> {
+    shared: Option<Arc<Shared<C>>>,
+    home: usize,
+}
+
+impl<C: Connector> LeaseEnd<C> {
+    /// The home shard has taken notice.
+    pub(crate) fn noticed(mut self) {
+        self.shared = None;
+    }
+}
+
+impl<C: Connector> Drop for LeaseEnd<C> {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.shared {
+            shared.late_lease_ended(self.home);
+        }
+    }
+}

@@ -203,14 +203,19 @@ fn a_run_that_keeps_itself_busy_for_ever_is_given_up() {
 }
 
 #[test]
-fn a_task_that_spins_until_a_deadline_gets_there() {
+fn a_task_that_spins_until_a_deadline_gets_there_and_makes_no_timer_late() {
     let mut simulation = Simulation::new(6, 1);
     simulation
         .block_on(|| async {
-            let until = now() + Duration::from_millis(3);
-            while now() < until {
+            let (begun, short) = (now(), Duration::from_micros(100));
+            let sleeper = spawn(async move {
+                sleep(short).await;
+                now() - begun
+            });
+            while now() < begun + Duration::from_millis(3) {
                 yield_now().await;
             }
+            assert_eq!(sleeper.await.unwrap(), short);
         })
         .unwrap();
 }

@@ -436,6 +436,7 @@ impl Driver {
             Backend::Ring(_) => self.drain_ring(),
             Backend::Sim(port) => {
                 port.close(&mut self.ops);
+                self.posts.settle(&mut self.ops, &mut self.backend);
                 true
             }
         };

@@ -11,11 +11,11 @@ use socket2::{Domain, SockAddr};
 
 use super::world::{SharedWorld, World, lock};
 use super::{SimDescriptor, SimPort};
-use crate::runtime::driver::Driver;
 use crate::runtime::driver::buffers::BufferPool;
 use crate::runtime::driver::descriptor::Descriptor;
 use crate::runtime::driver::op::{Aftermath, Completion, OpKey, Request};
 use crate::runtime::driver::socket::ListenOptions;
+use crate::runtime::driver::{Driver, Posting};
 
 const SEEDS: u64 = 200;
 const POOLED: Request = Request::ReceivePooled { multishot: false, wait_first: false };
@@ -294,5 +294,17 @@ fn a_closing_driver_ends_everything_and_closes_its_sockets() {
         drop((client, server, listener));
         assert_eq!((bench.open_sockets(), bench.driver.stats().in_flight), (0, 0));
         assert_eq!(lock(&bench.world).next_due(), None);
+    }
+}
+
+#[test]
+fn a_posted_send_that_was_not_finished_does_not_keep_a_closing_driver_from_closing_its_socket() {
+    for seed in 0..SEEDS {
+        let mut bench = Bench::new(seed);
+        let (client, server) = bench.pair();
+        assert!(matches!(bench.driver.post(None, &client, &[7; 400]), Posting::Taken(_)));
+        bench.driver.shut_down();
+        drop((client, server));
+        assert_eq!(bench.open_sockets(), 0, "seed {seed}");
     }
 }

@@ -68,6 +68,43 @@ fn concurrent_sends_keep_their_order() {
 }
 
 #[test]
+fn a_cancelled_send_does_not_overtake_the_one_before_it() {
+    for seed in 0..SEEDS {
+        let mut bench = Bench::new(seed);
+        let (client, server) = bench.pair();
+        let first = bench.send(&client, b"first ", true);
+        let second = bench.send(&client, b"second", false);
+        bench.driver.cancel(second);
+        bench.settle();
+        assert_eq!(bench.only(first), 6);
+        let sent = usize::try_from(bench.only(second)).unwrap_or(0);
+        drop(client);
+        assert_eq!(bench.drain(&server).0, &b"first second"[..6 + sent], "seed {seed}");
+    }
+}
+
+#[test]
+fn sends_and_receives_are_short_at_times() {
+    let (mut short_sends, mut short_receives) = (0, 0);
+    for seed in 0..SEEDS {
+        let mut bench = Bench::new(seed);
+        let (client, server) = bench.pair();
+        let send = bench.send(&client, b"whole or in part", false);
+        bench.settle();
+        let sent = bench.only(send);
+        short_sends += u64::from(sent < 16);
+        let receive = bench.plain(&server, POOLED);
+        bench.settle();
+        let [completion] = bench.collect(receive)[..] else { panic!("nothing came") };
+        short_receives += u64::from(completion.result < sent);
+        drop(bench.driver.claim(completion));
+    }
+    for short in [short_sends, short_receives] {
+        assert!(short > 20 && short < SEEDS / 2, "{short}");
+    }
+}
+
+#[test]
 fn a_send_of_everything_goes_on_as_the_peer_makes_room() {
     let bytes: &'static [u8] = (0..150_000_u32).map(|i| (i % 251) as u8).collect::<Vec<u8>>().leak();
     for seed in 0..20 {

@@ -47,7 +47,7 @@ pub(crate) fn start<C: Connector>(shard: &Rc<Shard<C>>, inbox: Receiver<Command<
         fired: Vec::new(),
         polling: false,
     };
-    let (pid, _) = shard.local.executor().spawn(poll_fn(move |cx| actor.poll(cx)));
+    let pid = shard.local.executor().spawn(poll_fn(move |cx| actor.poll(cx))).pid();
     shard.set_port(shard.local.add_port(pid, port));
     pid
 }

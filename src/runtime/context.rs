@@ -86,8 +86,7 @@ where
     F::Output: 'static,
 {
     assert!(CURRENT.is_set(), "{OUTSIDE}");
-    let (pid, cell) = CURRENT.with(|local| local.executor().spawn(future));
-    JoinHandle::new(pid, cell)
+    JoinHandle::new(CURRENT.with(|local| local.executor().spawn(future)))
 }
 
 /// The core that the caller runs on; none outside a turn of a core.

@@ -50,8 +50,7 @@ impl Core {
         F: Future + 'static,
         F::Output: 'static,
     {
-        let (pid, cell) = self.local.executor().spawn(future);
-        JoinHandle::new(pid, cell)
+        JoinHandle::new(self.local.executor().spawn(future))
     }
 
     /// Runs what is ready, never waits: reaps completions, delivers mail, fires timers, polls ready tasks and submits.

@@ -9,6 +9,7 @@ pub(crate) mod waker;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Context;
 
 use slab::Slab;
@@ -66,6 +67,10 @@ pub struct ExecutorStats {
     pub ready: usize,
 }
 
+/// Where the generations of each core id stand. A core that gets the id of one that has ended goes on counting, so that
+/// identities and wakers from that time name nobody.
+static GENERATIONS: [AtomicU32; waker::MAX_CORES] = [const { AtomicU32::new(0) }; waker::MAX_CORES];
+
 struct Table {
     tasks: Slab<Slot>,
     queue: RunQueue,
@@ -91,7 +96,7 @@ impl Executor {
             table: RefCell::new(Table {
                 tasks: Slab::new(),
                 queue,
-                generation: 0,
+                generation: GENERATIONS[usize::from(core.0)].load(Ordering::Relaxed),
                 closed: false,
                 stats: ExecutorStats::default(),
             }),
@@ -239,6 +244,9 @@ impl Executor {
                 table.tasks.drain().collect()
             };
             if slots.is_empty() {
+                let generation = self.table.borrow().generation;
+                // The id is given away under a lock, after this.
+                GENERATIONS[usize::from(self.core.0)].store(generation, Ordering::Relaxed);
                 return;
             }
             self.table.borrow_mut().stats.finished += slots.len() as u64;

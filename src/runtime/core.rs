@@ -51,6 +51,8 @@ impl Core {
         F::Output: 'static,
     {
         let (pid, cell) = self.local.executor().spawn(future);
+        // Whoever waits for the descriptor has to come back for this task.
+        self.local.mailbox().nudge();
         JoinHandle::new(pid, cell)
     }
 
@@ -62,6 +64,7 @@ impl Core {
     /// When the ring cannot be entered, which leaves the core unusable.
     pub fn turn(&mut self) -> io::Result<bool> {
         self.local.awake();
+        self.local.driver().signal_eventfd(true);
         self.local.mailbox().silence();
         if self.local.turn()? {
             return Ok(true);
@@ -81,10 +84,7 @@ impl Core {
     /// # Errors
     /// When the ring refuses the registration.
     pub fn event_fd(&self) -> io::Result<BorrowedFd<'_>> {
-        self.local.driver().register_eventfd(self.local.mailbox().bell()).or_else(|error| {
-            // Registered by an earlier call.
-            if error.raw_os_error() == Some(libc::EBUSY) { Ok(()) } else { Err(error) }
-        })?;
+        self.local.driver().register_eventfd(self.local.mailbox().bell())?;
         Ok(self.local.mailbox().bell_fd())
     }
 

@@ -122,6 +122,9 @@ impl Local {
     /// Sleeps until there is something to do, or for at most `limit`. What is staged is sent first.
     pub(crate) fn park(self: &Rc<Local>, limit: Option<Duration>) -> io::Result<()> {
         context::enter(self, || {
+            if self.executor.has_ready() {
+                return self.submit();
+            }
             self.answer_idle_probes();
             let deadline = self.timers.borrow().next();
             if !self.busy_poll.get().is_zero() {

@@ -537,6 +537,17 @@ fn the_last_owner_of_a_runtime_may_be_a_task_of_its_own() {
 }
 
 #[test]
+fn a_core_that_blocks_on_its_own_runtime_is_told_so() {
+    within(PATIENCE, || {
+        let runtime = Arc::new(cores(2).build().unwrap());
+        let theirs = Arc::clone(&runtime);
+        let error = runtime.block_on(move || async move { theirs.block_on(|| async {}).is_ok() });
+        let error = error.unwrap_err();
+        assert!(error.is_panic() && error.to_string().contains("cannot block on its own runtime"), "{error}");
+    });
+}
+
+#[test]
 fn a_runtime_may_run_inside_a_task_of_another() {
     within(PATIENCE, || {
         let outer = cores(1).build().unwrap();

@@ -172,6 +172,18 @@ fn tasks_of_an_ended_core_are_cancelled() {
 }
 
 #[test]
+fn what_a_task_leaks_does_not_keep_its_core_open() {
+    within(PATIENCE, || {
+        let runtime = cores(1).build().unwrap();
+        let (handle, id) = (runtime.handle(), runtime.cores()[0]);
+        runtime.block_on(|| async { std::mem::forget(sleep(Duration::from_secs(3600))) }).unwrap();
+        drop(runtime);
+        let late = handle.spawn_on(id, || async {}).unwrap();
+        assert!(wait_for(late).unwrap_err().is_cancelled());
+    });
+}
+
+#[test]
 fn tasks_sent_while_a_runtime_ends_run_or_are_cancelled() {
     within(PATIENCE, || {
         for _ in 0..30 {

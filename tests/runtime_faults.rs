@@ -254,11 +254,11 @@ fn a_storm_of_signals_is_survived() {
     within(PATIENCE, || {
         let runtime = cores(2).build().unwrap();
         let ids = runtime.cores();
-        let targets: Vec<u64> = ids
+        let targets: Vec<libc::pthread_t> = ids
             .iter()
             .map(|id| {
                 // SAFETY: gives the calling thread's own name.
-                let own = || async { u64::from(unsafe { libc::pthread_self() }) };
+                let own = || async { unsafe { libc::pthread_self() } };
                 wait_for(runtime.spawn_on(*id, own).unwrap()).unwrap()
             })
             .collect();
@@ -269,7 +269,7 @@ fn a_storm_of_signals_is_survived() {
             while !end.load(Ordering::Acquire) {
                 for target in &targets {
                     // SAFETY: the core's thread lives until its runtime is dropped, which is after this thread's end.
-                    assert_eq!(unsafe { libc::pthread_kill(*target as libc::pthread_t, libc::SIGUSR1) }, 0);
+                    assert_eq!(unsafe { libc::pthread_kill(*target, libc::SIGUSR1) }, 0);
                     sent += 1;
                 }
                 std::thread::sleep(Duration::from_micros(50));

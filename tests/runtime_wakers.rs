@@ -327,7 +327,8 @@ fn a_waker_kept_by_a_stranger_frees_its_task_exactly_once() {
                         let (kept, probe) = (Arc::clone(&kept), Counted(Arc::clone(&count)));
                         spawn(async move {
                             let _probe = probe;
-                            kept.lock().unwrap().push(own_waker().await);
+                            let waker = own_waker().await;
+                            kept.lock().unwrap().push(waker);
                             pending::<()>().await;
                         })
                         .detach();

@@ -38,7 +38,7 @@ struct Port {
 
 pub(crate) struct Local {
     mailbox: Arc<Mailbox>,
-    inbox: Receiver<Mail>,
+    inbox: RefCell<Receiver<Mail>>,
     executor: Executor,
     timers: RefCell<DeadlineQueue<Waker>>,
     driver: RefCell<Driver>,
@@ -80,7 +80,7 @@ impl Local {
     ) -> Rc<Local> {
         Rc::new(Local {
             mailbox,
-            inbox,
+            inbox: RefCell::new(inbox),
             executor,
             timers: RefCell::new(DeadlineQueue::new()),
             driver: RefCell::new(driver),
@@ -206,7 +206,7 @@ impl Local {
 
     fn deliver(&self) {
         for _ in 0..MAILS_PER_TURN {
-            let Ok(mail) = self.inbox.try_recv() else { break };
+            let Ok(mail) = self.inbox.borrow().try_recv() else { break };
             self.mails.set(self.mails.get() + 1);
             match mail {
                 Mail::Wake(target) => self.executor.wake(target),
@@ -224,7 +224,7 @@ impl Local {
     }
 
     fn has_mail(&self) -> bool {
-        !self.inbox.is_empty() || self.ports.borrow().iter().any(|(_, port)| (port.has_mail)())
+        !self.inbox.borrow().is_empty() || self.ports.borrow().iter().any(|(_, port)| (port.has_mail)())
     }
 
     fn fire_timers(&self) {
@@ -264,9 +264,13 @@ impl Local {
             self.driver.borrow_mut().shut_down();
             self.settle_driver();
             self.timers.borrow_mut().clear();
-            while let Ok(mail) = self.inbox.try_recv() {
+            // Closed here and not with the last reference: whoever sends to an ended core must be refused, whatever
+            // task has leaked.
+            let inbox = self.inbox.replace(crossbeam_channel::never());
+            while let Ok(mail) = inbox.try_recv() {
                 contain("a mail to an ended core", || drop(mail));
             }
+            contain("a mail to an ended core", || drop(inbox));
         });
     }
 

@@ -9,15 +9,15 @@ use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, cores, wait_for, within};
 use corelet::net::{TcpListener, TcpStream};
 use corelet::runtime::{
-    Core, CoreId, GuestCore, RemoteJoinHandle, RuntimeHandle, TaskState, current_core, handle, sleep, spawn,
-    yield_now,
+    Core, CoreId, EnterHook, GuestCore, RemoteJoinHandle, RuntimeHandle, TaskState, current_core, handle,
+    sleep, spawn, yield_now,
 };
 use futures_channel::oneshot;
 
@@ -133,10 +133,10 @@ fn a_quiet_core_leaves_its_descriptor_unreadable() {
     assert!(!wait_readable(&core, Duration::from_millis(50)));
 }
 
-#[test]
-fn completions_make_the_descriptor_readable() {
+/// Talks to itself over a socket, driven by the host's loop.
+fn echo_in_a_hosts_loop(guest: GuestCore) {
     within(PATIENCE, || {
-        let mut core = guest();
+        let mut core = guest.start().unwrap();
         core.event_fd().unwrap();
         let echo = core.spawn(async {
             let mut listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -162,6 +162,33 @@ fn completions_make_the_descriptor_readable() {
         assert!(begun.elapsed() < Duration::from_secs(4), "found by the loop's patience");
         core.block_on(echo).unwrap().unwrap();
     });
+}
+
+#[test]
+fn completions_make_the_descriptor_readable() {
+    echo_in_a_hosts_loop(guests(1).1.remove(0));
+}
+
+#[test]
+fn completions_make_the_descriptor_readable_on_the_smallest_ring() {
+    let builder = cores(1).submission_entries(1).completion_entries(2).receive_buffers(2, 64);
+    echo_in_a_hosts_loop(builder.build_guests().unwrap().1.remove(0));
+}
+
+#[test]
+fn a_host_comes_back_for_what_a_failed_kernel_entry_left_behind() {
+    for errno in [libc::EBUSY, libc::EAGAIN, libc::EINTR] {
+        let calls = AtomicU32::new(0);
+        let hook = EnterHook::new(move |_| (calls.fetch_add(1, Ordering::Relaxed) % 5 != 0).then_some(errno));
+        echo_in_a_hosts_loop(cores(1).enter_hook(hook).build_guests().unwrap().1.remove(0));
+    }
+    // None taken, every other time.
+    let calls = AtomicU32::new(0);
+    let hook = EnterHook::new(move |call| {
+        call.to_submit *= calls.fetch_add(1, Ordering::Relaxed) % 2;
+        None
+    });
+    echo_in_a_hosts_loop(cores(1).enter_hook(hook).build_guests().unwrap().1.remove(0));
 }
 
 #[test]

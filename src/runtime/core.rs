@@ -70,7 +70,12 @@ impl Core {
             return Ok(true);
         }
         context::enter(&self.local, || self.local.submit())?;
-        Ok(self.local.executor().has_ready() || !self.local.announce_sleep())
+        // A kernel entry may have been put off: its signal has been taken back above, so nobody would come for the rest.
+        let unfinished = {
+            let mut driver = self.local.driver();
+            driver.has_staged() || driver.has_news()
+        };
+        Ok(unfinished || self.local.executor().has_ready() || !self.local.announce_sleep())
     }
 
     /// When the core wants to be turned even if its descriptor stays silent.

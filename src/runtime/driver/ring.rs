@@ -192,7 +192,10 @@ impl Ring {
 
     /// Has a completion arrived, or will entering the kernel show one? Reads shared memory only.
     pub(crate) fn has_news(&mut self) -> bool {
-        !self.ring.completion().is_empty() || self.ring.submission().taskrun()
+        let submission = self.ring.submission();
+        let hidden = submission.taskrun() || submission.cq_overflow();
+        drop(submission);
+        hidden || !self.ring.completion().is_empty()
     }
 
     /// Submits everything staged without waiting for a completion.

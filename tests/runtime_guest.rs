@@ -179,7 +179,9 @@ fn completions_make_the_descriptor_readable_on_the_smallest_ring() {
 fn a_host_comes_back_for_what_a_failed_kernel_entry_left_behind() {
     for errno in [libc::EBUSY, libc::EAGAIN, libc::EINTR] {
         let calls = AtomicU32::new(0);
-        let hook = EnterHook::new(move |_| (calls.fetch_add(1, Ordering::Relaxed) % 5 != 0).then_some(errno));
+        let hook = EnterHook::new(move |_| {
+            (!calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(5)).then_some(errno)
+        });
         echo_in_a_hosts_loop(cores(1).enter_hook(hook).build_guests().unwrap().1.remove(0));
     }
     // None taken, every other time.

@@ -46,7 +46,7 @@ struct OpenPort {
 
 pub(crate) struct Local {
     mailbox: Arc<Mailbox>,
-    inbox: Receiver<Mail>,
+    inbox: RefCell<Receiver<Mail>>,
     executor: Executor,
     timers: RefCell<DeadlineQueue<Waker>>,
     driver: RefCell<Driver>,
@@ -88,7 +88,7 @@ impl Local {
     ) -> Rc<Local> {
         Rc::new(Local {
             mailbox,
-            inbox,
+            inbox: RefCell::new(inbox),
             executor,
             timers: RefCell::new(DeadlineQueue::new()),
             driver: RefCell::new(driver),
@@ -133,6 +133,9 @@ impl Local {
     /// Sleeps until there is something to do, or for at most `limit`. What is staged is sent first.
     pub(crate) fn park(self: &Rc<Local>, limit: Option<Duration>) -> io::Result<()> {
         context::enter(self, || {
+            if self.executor.has_ready() {
+                return self.submit();
+            }
             self.answer_idle_probes();
             let deadline = self.timers.borrow().next();
             if !self.busy_poll.get().is_zero() {
@@ -214,7 +217,7 @@ impl Local {
 
     fn deliver(&self) {
         for _ in 0..MAILS_PER_TURN {
-            let Ok(mail) = self.inbox.try_recv() else { break };
+            let Ok(mail) = self.inbox.borrow().try_recv() else { break };
             self.mails.set(self.mails.get() + 1);
             match mail {
                 Mail::Wake(target) => self.executor.wake(target),
@@ -232,7 +235,7 @@ impl Local {
     }
 
     fn has_mail(&self) -> bool {
-        !self.inbox.is_empty() || self.ports.borrow().iter().any(|(_, open)| open.port.has_mail())
+        !self.inbox.borrow().is_empty() || self.ports.borrow().iter().any(|(_, open)| open.port.has_mail())
     }
 
     /// Anything to do for a turn now? For a simulation, which turns no core in vain.
@@ -281,9 +284,13 @@ impl Local {
             self.driver.borrow_mut().shut_down();
             self.settle_driver();
             self.timers.borrow_mut().clear();
-            while let Ok(mail) = self.inbox.try_recv() {
+            // Closed here and not with the last reference: whoever sends to an ended core must be refused, whatever
+            // task has leaked.
+            let inbox = self.inbox.replace(crossbeam_channel::never());
+            while let Ok(mail) = inbox.try_recv() {
                 contain("a mail to an ended core", || drop(mail));
             }
+            contain("a mail to an ended core", || drop(inbox));
         });
     }
 

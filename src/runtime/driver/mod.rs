@@ -5,6 +5,7 @@
 
 pub(crate) mod buffers;
 pub(crate) mod descriptor;
+mod entrance;
 pub(crate) mod op;
 pub(crate) mod owned;
 mod posted;
@@ -383,10 +384,18 @@ impl Driver {
         }
     }
 
-    pub(crate) fn register_eventfd(&self, eventfd: RawFd) -> io::Result<()> {
-        match &self.backend {
+    pub(crate) fn register_eventfd(&mut self, eventfd: RawFd) -> io::Result<()> {
+        match &mut self.backend {
             Backend::Ring(ring) => ring.register_eventfd(eventfd),
             Backend::Sim(_) => Ok(()),
+        }
+    }
+
+    /// Whether a registered eventfd is signalled; see [`Ring::signal_eventfd`].
+    pub(crate) fn signal_eventfd(&mut self, on: bool) {
+        match &mut self.backend {
+            Backend::Ring(ring) => ring.signal_eventfd(on),
+            Backend::Sim(_) => {}
         }
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod waker;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Context;
 
 use slab::Slab;
@@ -55,6 +56,10 @@ pub struct ExecutorStats {
     pub ready: usize,
 }
 
+/// Where the generations of each core id stand. A core that gets the id of one that has ended goes on counting, so that
+/// identities and wakers from that time name nobody.
+static GENERATIONS: [AtomicU32; waker::MAX_CORES] = [const { AtomicU32::new(0) }; waker::MAX_CORES];
+
 pub(crate) struct Executor {
     core: CoreId,
     tasks: RefCell<Slab<Rc<Task<dyn Run>>>>,
@@ -82,7 +87,7 @@ impl Executor {
             core,
             tasks: RefCell::new(Slab::new()),
             queue: RefCell::new(queue),
-            generation: Cell::new(0),
+            generation: Cell::new(GENERATIONS[usize::from(core.0)].load(Ordering::Relaxed)),
             closed: Cell::new(false),
             finished: Cell::new(0),
             polls: Cell::new(0),
@@ -222,6 +227,8 @@ impl Executor {
             while self.queue.borrow_mut().pop().is_some() {}
             let tasks: Vec<Rc<Task<dyn Run>>> = self.tasks.borrow_mut().drain().collect();
             if tasks.is_empty() {
+                // The id is given away under a lock, after this.
+                GENERATIONS[usize::from(self.core.0)].store(self.generation.get(), Ordering::Relaxed);
                 return;
             }
             add(&self.finished, tasks.len() as u64);

@@ -115,7 +115,10 @@ impl<F: Future> StageCell<F> {
         let dropped = catch_unwind(AssertUnwindSafe(|| *self.0.borrow_mut() = Stage::Taken));
         let result = match dropped {
             Ok(()) => result,
-            Err(payload) => Err(JoinError::panicked(payload)),
+            Err(payload) => {
+                contain("a task's result", || drop(result));
+                Err(JoinError::panicked(payload))
+            }
         };
         *self.0.borrow_mut() = Stage::Finished(result);
     }
@@ -200,6 +203,10 @@ impl<F: Future> Joinable for Task<StageCell<F>> {
 pub(crate) fn contain(what: &str, f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
         tracing::error!(panic = panic_message(&*payload), "panic while dropping {what}; contained");
+        // A payload may panic in its own drop. What that leaves is leaked: there need be no end to it.
+        if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(next);
+        }
     }
 }
 

@@ -158,8 +158,9 @@ impl<C: Connector> Actor<C> {
             let shared = Arc::clone(&self.shard.shared);
             self.openings.push(Box::pin(async move {
                 let limit = shared.settings.connect_timeout;
-                let connect = AssertUnwindSafe(timeout(limit, shared.connector.connect())).catch_unwind();
-                let connected = match connect.await {
+                // Inside, because a connector may panic already when it makes its future.
+                let connect = async { timeout(limit, shared.connector.connect()).await };
+                let connected = match AssertUnwindSafe(connect).catch_unwind().await {
                     Ok(Ok(result)) => result,
                     Ok(Err(elapsed)) => Err(io::Error::new(io::ErrorKind::TimedOut, elapsed)),
                     Err(panic) => {
@@ -175,8 +176,8 @@ impl<C: Connector> Actor<C> {
         while let Some((slot, connection, reason)) = self.shard.with_state(|state| state.poll_close()) {
             tracing::trace!(pool = self.shard.shared.id, ?reason, "closing a connection");
             self.closings.push(Box::pin(async move {
-                // A panic must not cost the slot.
-                let _ = AssertUnwindSafe(connection.close()).catch_unwind().await;
+                // A panic must not cost the slot, not even one in making the future.
+                let _ = AssertUnwindSafe(async { connection.close().await }).catch_unwind().await;
                 slot
             }));
         }
@@ -186,7 +187,8 @@ impl<C: Connector> Actor<C> {
         for mut departure in self.shard.take_departures() {
             if let to @ Destination::Close { .. } = departure.to {
                 self.closed_abroad.push(Box::pin(async move {
-                    let _ = AssertUnwindSafe(departure.connection.close()).catch_unwind().await;
+                    let close = async { departure.connection.close().await };
+                    let _ = AssertUnwindSafe(close).catch_unwind().await;
                     (departure.slot, to)
                 }));
             } else {

@@ -104,7 +104,7 @@ impl<C: Connector> Acquire<'_, C> {
         match shard.acquire(*id, self.timeout, cx) {
             Admission::Granted(grant) => {
                 self.stage = Stage::Done;
-                Poll::Ready(Ok(Lease::new(Rc::clone(shard), *home, grant.slot, grant.connection)))
+                Poll::Ready(Ok(Lease::new(Rc::clone(shard), *home, grant.slot, grant.connection, true)))
             }
             Admission::Queued(waiter) => {
                 self.stage = Stage::Waiting(waiter);
@@ -138,10 +138,10 @@ impl<C: Connector> Acquire<'_, C> {
         let polled = match self.stage {
             Stage::Waiting(waiter) => shard
                 .poll_waiter(waiter, cx)
-                .map_ok(|grant| Lease::new(Rc::clone(shard), *home, grant.slot, grant.connection)),
+                .map_ok(|grant| Lease::new(Rc::clone(shard), *home, grant.slot, grant.connection, false)),
             Stage::Forwarded(token) => shard.poll_forward(token, cx).map_ok(|grant| {
                 let connection = C::Connection::attach(grant.connection);
-                Lease::new(Rc::clone(shard), grant.home, grant.slot, connection)
+                Lease::new(Rc::clone(shard), grant.home, grant.slot, connection, false)
             }),
             Stage::New | Stage::Done => panic!("an acquire was polled after its end"),
         };

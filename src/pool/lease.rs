@@ -21,14 +21,21 @@ pub struct Lease<C: Connector> {
     home: usize,
     slot: SlotId,
     connection: Option<C::Connection>,
-    used: bool,
+    /// Whether its receive is still armed from when it was idle.
+    armed: bool,
     clean: bool,
 }
 
 impl<C: Connector> Lease<C> {
     #[inline]
-    pub(super) fn new(shard: Rc<Shard<C>>, home: usize, slot: SlotId, connection: C::Connection) -> Lease<C> {
-        Lease { shard, home, slot, connection: Some(connection), used: false, clean: true }
+    pub(super) fn new(
+        shard: Rc<Shard<C>>,
+        home: usize,
+        slot: SlotId,
+        connection: C::Connection,
+        armed: bool,
+    ) -> Lease<C> {
+        Lease { shard, home, slot, connection: Some(connection), armed, clean: true }
     }
 
     /// Uses the connection for one exchange, such as a request and its reply.
@@ -54,7 +61,7 @@ impl<C: Connector> Lease<C> {
         let Some(connection) = &mut self.connection else {
             unreachable!("the connection leaves with the lease")
         };
-        self.used = true;
+        self.armed = false;
         self.clean = false;
         let result = exchange(connection).await;
         self.clean = result.is_ok() && super::Connection::is_quiet(connection);
@@ -77,7 +84,7 @@ impl<C: Connector> Drop for Lease<C> {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
         if self.home == self.shard.index {
-            self.shard.give_back(self.slot, connection, self.used, self.clean);
+            self.shard.give_back(self.slot, connection, self.armed, self.clean);
         } else {
             self.shard.send_home(self.home, self.slot, connection, self.clean);
         }

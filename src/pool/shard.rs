@@ -193,23 +193,23 @@ impl<C: Connector> Shard<C> {
         }
     }
 
-    /// A lease of this shard's own slot has ended. `used` says that an exchange ran, `clean` that the last one ended
-    /// well.
+    /// A lease of this shard's own slot has ended. `armed` says that the connection was idle before it and that no
+    /// exchange ran, `clean` that the last exchange ended well.
     #[inline]
-    pub(crate) fn give_back(&self, slot: SlotId, mut connection: C::Connection, used: bool, clean: bool) {
+    pub(crate) fn give_back(&self, slot: SlotId, mut connection: C::Connection, armed: bool, clean: bool) {
         if self.ended.get() {
             return self.give_back_late(connection);
         }
         let guard = FailOnUnwind(self);
         let mut state = self.state.borrow_mut();
         if clean && connection.is_quiet() {
-            // A connection that goes to a waiter at once is not idle; one that was not used is still armed.
-            if used && !state.has_waiters() {
+            // A connection that goes to a waiter at once is not idle, and so is not armed either.
+            if !armed && !state.has_waiters() {
                 connection.arm(self.watch.watch(slot.to_bits()));
             }
             state.handle_release(slot, connection);
         } else {
-            let reason = if used { CloseReason::Dirty } else { CloseReason::Broken };
+            let reason = if armed { CloseReason::Broken } else { CloseReason::Dirty };
             state.handle_discard(slot, connection, reason);
         }
         let quiet = !state.has_output();

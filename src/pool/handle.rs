@@ -13,7 +13,7 @@ use super::connector::Connector;
 use super::error::AcquireError;
 use super::lease::Lease;
 use super::pools::Users;
-use super::remote::Token;
+use super::remote::{Lent, Token};
 use super::scheduler::{Admission, HandleId, WaiterKey};
 use super::shard::Shard;
 use crate::runtime::CoreId;
@@ -140,7 +140,10 @@ impl<C: Connector> Acquire<'_, C> {
                 .poll_waiter(waiter, cx)
                 .map_ok(|grant| Lease::new(Rc::clone(shard), *home, grant.slot, grant.connection, false)),
             Stage::Forwarded(token) => shard.poll_forward(token, cx).map_ok(|grant| {
-                let connection = C::Connection::attach(grant.connection);
+                let Lent { connection, loan } = grant.connection;
+                let connection = C::Connection::attach(connection);
+                // From here on the lease sends it home.
+                loan.settled();
                 Lease::new(Rc::clone(shard), grant.home, grant.slot, connection, false)
             }),
             Stage::New | Stage::Done => panic!("an acquire was polled after its end"),

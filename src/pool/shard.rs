@@ -14,11 +14,11 @@ use rustc_hash::FxHashMap;
 use super::actor;
 use super::connection::Connection;
 use super::connector::Connector;
-use super::remote::{Cancelled, Command, Detached, Forwards, RemoteGrant, Token};
+use super::remote::{Cancelled, Command, Detached, Forwards, Lent, RemoteGrant, Token};
 use super::scheduler::{
     Admission, CloseReason, Grant, HandleId, Lifecycle, Refusal, SlotId, State, Taken, Ticket, WaiterKey,
 };
-use super::shared::Shared;
+use super::shared::{Loan, Shared};
 use super::stats::ShardStats;
 use crate::runtime::RawPid;
 use crate::runtime::executor::contain;
@@ -48,6 +48,7 @@ pub(crate) struct Departure<C: Connector> {
     pub(crate) slot: SlotId,
     pub(crate) connection: C::Connection,
     pub(crate) to: Destination,
+    pub(crate) loan: Loan<C>,
 }
 
 /// What this shard knows of other cores' dealings with it.
@@ -55,8 +56,6 @@ pub(crate) struct Departure<C: Connector> {
 struct Abroad {
     /// Their queued acquires, to be found by a cancel.
     waiters: FxHashMap<(usize, Token), WaiterKey>,
-    /// Who has which connection.
-    lent: FxHashMap<SlotId, usize>,
     lends: u64,
 }
 
@@ -65,7 +64,7 @@ pub(crate) struct Shard<C: Connector> {
     pub(crate) local: Rc<Local>,
     pub(crate) shared: Arc<Shared<C>>,
     state: RefCell<State<C::Connection, Reply>>,
-    forwards: RefCell<Forwards<Detached<C>>>,
+    forwards: RefCell<Forwards<Lent<C>>>,
     abroad: RefCell<Abroad>,
     departures: RefCell<Vec<Departure<C>>>,
     watch: Rc<WatchList>,
@@ -388,7 +387,7 @@ impl<C: Connector> Shard<C> {
         &self,
         token: Token,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<RemoteGrant<Detached<C>>, Refusal>> {
+    ) -> Poll<Result<RemoteGrant<Lent<C>>, Refusal>> {
         self.forwards.borrow_mut().poll(token, cx.waker())
     }
 
@@ -403,39 +402,43 @@ impl<C: Connector> Shard<C> {
         }
     }
 
-    fn return_unused(&self, grant: RemoteGrant<Detached<C>>) {
-        let RemoteGrant { home, slot, connection } = grant;
+    fn return_unused(&self, grant: RemoteGrant<Lent<C>>) {
+        let RemoteGrant { home, slot, connection: Lent { connection, loan } } = grant;
+        loan.settled();
         let end = self.shared.lease_end(home);
         self.shared.send(home, Command::Return { slot, connection, end });
     }
 
-    pub(crate) fn tell_gone(&self, home: usize, slot: SlotId, reason: CloseReason) {
+    pub(crate) fn tell_gone(&self, home: usize, slot: SlotId, reason: CloseReason, loan: Loan<C>) {
+        loan.settled();
         let end = self.shared.lease_end(home);
         self.shared.send(home, Command::Gone { slot, reason, end });
     }
 
     /// A lease of another core's slot has ended on this core.
     pub(crate) fn send_home(&self, home: usize, slot: SlotId, connection: C::Connection, clean: bool) {
+        // First, so that a panic in `is_quiet` does not cost the slot.
+        let loan = Loan::new(&self.shared, home, slot);
         let to = match clean && connection.is_quiet() {
             true => Destination::Home { shard: home },
             false => Destination::Close { shard: home, reason: CloseReason::Dirty },
         };
-        self.depart(Departure { slot, connection, to });
+        self.depart(Departure { slot, connection, to, loan });
     }
 
     /// Sends a connection to another core, at once when nothing is in flight on it.
     fn depart(&self, departure: Departure<C>) {
-        let Departure { slot, connection, to } = departure;
+        let Departure { slot, connection, to, loan } = departure;
         if let Destination::Close { shard, reason } = to
             && self.ended.get()
         {
             contain("a pooled connection", || drop(connection));
-            return self.tell_gone(shard, slot, reason);
+            return self.tell_gone(shard, slot, reason, loan);
         }
         let connection = match to {
             Destination::Close { .. } => connection,
             _ => match connection.detach() {
-                Ok(detached) => return self.dispatch(slot, detached, to),
+                Ok(detached) => return self.dispatch(slot, detached, to, loan),
                 Err(connection) => connection,
             },
         };
@@ -444,19 +447,21 @@ impl<C: Connector> Shard<C> {
             | Destination::Asker { shard, .. }
             | Destination::Close { shard, .. }) = to;
             contain("a pooled connection", || drop(connection));
-            return self.tell_gone(shard, slot, CloseReason::Shutdown);
+            return self.tell_gone(shard, slot, CloseReason::Shutdown, loan);
         }
-        self.departures.borrow_mut().push(Departure { slot, connection, to });
+        self.departures.borrow_mut().push(Departure { slot, connection, to, loan });
         self.wake_actor();
     }
 
-    pub(crate) fn dispatch(&self, slot: SlotId, connection: Detached<C>, to: Destination) {
+    pub(crate) fn dispatch(&self, slot: SlotId, connection: Detached<C>, to: Destination, loan: Loan<C>) {
         match to {
             Destination::Asker { shard, token } => {
+                let connection = Lent { connection, loan };
                 let grant = Command::Grant { token, home: self.index, slot, connection };
                 self.shared.send(shard, grant);
             }
             Destination::Home { shard } => {
+                loan.settled();
                 let end = self.shared.lease_end(shard);
                 self.shared.send(shard, Command::Return { slot, connection, end });
             }
@@ -470,18 +475,14 @@ impl<C: Connector> Shard<C> {
 
     /// Hands a granted connection to a task of another core.
     fn lend(&self, shard: usize, token: Token, grant: Grant<C::Connection>) {
-        {
-            let mut abroad = self.abroad.borrow_mut();
-            abroad.lent.insert(grant.slot, shard);
-            abroad.lends += 1;
-        }
-        let to = Destination::Asker { shard, token };
-        self.depart(Departure { slot: grant.slot, connection: grant.connection, to });
+        self.abroad.borrow_mut().lends += 1;
+        let Grant { slot, connection } = grant;
+        let loan = Loan::new(&self.shared, self.index, slot);
+        self.depart(Departure { slot, connection, to: Destination::Asker { shard, token }, loan });
     }
 
     /// A connection that was to be lent turned out unfit: its acquire is decided anew.
     pub(crate) fn lend_failed(&self, slot: SlotId, connection: C::Connection, shard: usize, token: Token) {
-        self.abroad.borrow_mut().lent.remove(&slot);
         self.with_state(|state| state.handle_discard(slot, connection, CloseReason::Broken));
         self.acquire_for(HandleId::RETRIED, shard, token);
     }
@@ -508,11 +509,6 @@ impl<C: Connector> Shard<C> {
 
     /// A connection comes home from another core.
     fn returned(&self, slot: SlotId, detached: Detached<C>) {
-        if self.abroad.borrow_mut().lent.remove(&slot).is_none() {
-            // Its carrier was given up for lost meanwhile.
-            contain("a pooled connection", || drop(detached));
-            return;
-        }
         let mut connection = C::Connection::attach(detached);
         self.with_state(|state| {
             if !state.has_waiters() {
@@ -524,10 +520,8 @@ impl<C: Connector> Shard<C> {
     }
 
     fn gone(&self, slot: SlotId, reason: CloseReason) {
-        if self.abroad.borrow_mut().lent.remove(&slot).is_some() {
-            self.with_state(|state| state.handle_lost(slot, reason));
-            self.flush();
-        }
+        self.with_state(|state| state.handle_lost(slot, reason));
+        self.flush();
     }
 
     /// What another shard, or a user anywhere, has sent.
@@ -580,20 +574,17 @@ impl<C: Connector> Shard<C> {
         }
     }
 
-    /// Looks at how far the other shards have come: what was asked of an ended one ends, and what it had borrowed is
-    /// lost.
+    /// Looks at how far the other shards have come: what was asked of an ended one ends, and what was asked from there.
+    /// What it has borrowed comes back by itself, or its loss is told.
     pub(crate) fn look_at_others(&self) {
         for shard in (0..self.shared.links.len()).filter(|shard| *shard != self.index) {
             let Some(refusal) = self.shared.refusal(shard) else { continue };
             self.fail_home(shard, &refusal);
             if self.shared.has_ended(shard) {
-                let lost: Vec<SlotId> = {
-                    let abroad = self.abroad.borrow();
-                    abroad.lent.iter().filter(|(_, at)| **at == shard).map(|(slot, _)| *slot).collect()
-                };
-                for slot in lost {
-                    self.gone(slot, CloseReason::Lost);
-                }
+                let mut abroad = self.abroad.borrow_mut();
+                let orphans: Vec<_> = abroad.waiters.extract_if(|(from, _), _| *from == shard).collect();
+                drop(abroad);
+                orphans.into_iter().for_each(|(_, waiter)| self.cancel_waiter(waiter));
             }
         }
     }

@@ -20,10 +20,10 @@ use super::scheduler::{
 };
 use super::shared::{Loan, Shared};
 use super::stats::ShardStats;
-use crate::runtime::RawPid;
 use crate::runtime::executor::contain;
 use crate::runtime::local::Local;
 use crate::runtime::watch::WatchList;
+use crate::runtime::{RawPid, context};
 
 /// How a queued waiter is told.
 #[derive(Debug)]
@@ -205,6 +205,10 @@ impl<C: Connector> Shard<C> {
             // A connection that goes to a waiter at once is not idle, and so is not armed either.
             if !armed && !state.has_waiters() {
                 connection.arm(self.watch.watch(slot.to_bits()));
+                if !context::is_entered() {
+                    // What was armed is to be submitted.
+                    self.wake_actor();
+                }
             }
             state.handle_release(slot, connection);
         } else {
@@ -277,7 +281,8 @@ impl<C: Connector> Shard<C> {
 
     pub(crate) fn wake_actor(&self) {
         if let Some(actor) = self.actor.get() {
-            self.local.executor().wake(actor.into());
+            // Not by the executor directly: outside a turn the core may have announced that it sleeps.
+            context::wake(actor.into());
         }
     }
 

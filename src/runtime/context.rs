@@ -18,6 +18,12 @@ pub(crate) fn enter<R>(local: &Rc<Local>, f: impl FnOnce() -> R) -> R {
     CURRENT.set(local, f)
 }
 
+/// Whether the thread is inside a turn of a core.
+#[inline]
+pub(crate) fn is_entered() -> bool {
+    CURRENT.is_set()
+}
+
 /// The current core, inside a turn.
 pub(crate) fn try_current() -> Option<Rc<Local>> {
     CURRENT.is_set().then(|| CURRENT.with(Rc::clone))

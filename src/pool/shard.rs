@@ -319,7 +319,10 @@ impl<C: Connector> Shard<C> {
     /// The actor has gone: no transition comes after this.
     pub(crate) fn end(&self) {
         self.local.remove_extension(self.shared.id);
-        let stats = self.stats();
+        let mut stats = self.stats();
+        // With the actor go the attempts it had under way, and what it had not finished closing.
+        stats.connect_failures += stats.opening as u64;
+        (stats.opening, stats.closing) = (0, 0);
         self.ended.set(true);
         let departures = self.departures.take();
         contain("pooled connections", || drop(departures));

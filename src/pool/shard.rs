@@ -329,10 +329,16 @@ impl<C: Connector> Shard<C> {
         let outstanding = stats.leased as isize;
         let idle = self.with_state(|state| std::iter::from_fn(|| state.poll_close()).collect::<Vec<_>>());
         contain("pooled connections", || drop(idle));
+        let refusal = self.end_refusal();
         for home in 0..self.shared.links.len() {
-            self.fail_home(home, &Refusal::Closed);
+            self.fail_home(home, &refusal);
         }
         self.shared.actor_ended(self.index, stats, outstanding);
+    }
+
+    /// What acquires get that this core, without its actor, can no longer forward.
+    fn end_refusal(&self) -> Refusal {
+        self.shared.refusal(self.index).unwrap_or(Refusal::Closed)
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -379,7 +385,7 @@ impl<C: Connector> Shard<C> {
             return Err(refusal);
         }
         if self.ended.get() {
-            return Err(Refusal::Closed);
+            return Err(self.end_refusal());
         }
         let now = self.local.now();
         let deadline = timeout.and_then(|timeout| now.checked_add(timeout));

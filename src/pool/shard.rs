@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::actor;
 use super::connection::Connection;
@@ -56,6 +56,8 @@ pub(crate) struct Departure<C: Connector> {
 struct Abroad {
     /// Their queued acquires, to be found by a cancel.
     waiters: FxHashMap<(usize, Token), WaiterKey>,
+    /// Their granted acquires whose connection is not yet fit to leave; a cancel takes them out.
+    leaving: FxHashSet<(usize, Token)>,
     lends: u64,
 }
 
@@ -470,6 +472,7 @@ impl<C: Connector> Shard<C> {
     pub(crate) fn dispatch(&self, slot: SlotId, connection: Detached<C>, to: Destination, loan: Loan<C>) {
         match to {
             Destination::Asker { shard, token } => {
+                self.abroad.borrow_mut().leaving.remove(&(shard, token));
                 let connection = Lent { connection, loan };
                 let grant = Command::Grant { token, home: self.index, slot, connection };
                 self.shared.send(shard, grant);
@@ -489,7 +492,11 @@ impl<C: Connector> Shard<C> {
 
     /// Hands a granted connection to a task of another core.
     fn lend(&self, shard: usize, token: Token, grant: Grant<C::Connection>) {
-        self.abroad.borrow_mut().lends += 1;
+        {
+            let mut abroad = self.abroad.borrow_mut();
+            abroad.lends += 1;
+            abroad.leaving.insert((shard, token));
+        }
         let Grant { slot, connection } = grant;
         let loan = Loan::new(&self.shared, self.index, slot);
         self.depart(Departure { slot, connection, to: Destination::Asker { shard, token }, loan });
@@ -498,11 +505,17 @@ impl<C: Connector> Shard<C> {
     /// A connection that was to be lent turned out unfit: its acquire is decided anew.
     pub(crate) fn lend_failed(&self, slot: SlotId, connection: C::Connection, shard: usize, token: Token) {
         self.with_state(|state| state.handle_discard(slot, connection, CloseReason::Broken));
-        self.acquire_for(HandleId::RETRIED, shard, token);
+        if self.abroad.borrow_mut().leaving.remove(&(shard, token)) {
+            self.acquire_for(HandleId::RETRIED, shard, token);
+        }
     }
 
     /// An acquire of a task on another core.
     fn acquire_for(&self, handle: HandleId, from: usize, token: Token) {
+        if self.shared.has_ended(from) {
+            // Nobody is left there to take the answer.
+            return;
+        }
         let admission = self.with_state(|state| {
             state.handle_acquire(handle, Connection::is_quiet, || Ticket {
                 reply: Reply::Remote { shard: from, token },
@@ -543,7 +556,11 @@ impl<C: Connector> Shard<C> {
         match command {
             Command::Acquire { handle, from, token } => self.acquire_for(handle, from, token),
             Command::Cancel { from, token } => {
-                let waiter = self.abroad.borrow_mut().waiters.remove(&(from, token));
+                let waiter = {
+                    let mut abroad = self.abroad.borrow_mut();
+                    abroad.leaving.remove(&(from, token));
+                    abroad.waiters.remove(&(from, token))
+                };
                 if let Some(waiter) = waiter {
                     self.cancel_waiter(waiter);
                 }

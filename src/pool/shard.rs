@@ -207,7 +207,7 @@ impl<C: Connector> Shard<C> {
             // A connection that goes to a waiter at once is not idle, and so is not armed either.
             if !armed && !state.has_waiters() {
                 connection.arm(self.watch.watch(slot.to_bits()));
-                if !context::is_entered() {
+                if !context::is_inside(&self.local) {
                     // What was armed is to be submitted.
                     self.wake_actor();
                 }

@@ -18,10 +18,10 @@ pub(crate) fn enter<R>(local: &Rc<Local>, f: impl FnOnce() -> R) -> R {
     CURRENT.set(local, f)
 }
 
-/// Whether the thread is inside a turn of a core.
+/// Whether the thread is inside a turn of that core.
 #[inline]
-pub(crate) fn is_entered() -> bool {
-    CURRENT.is_set()
+pub(crate) fn is_inside(local: &Rc<Local>) -> bool {
+    CURRENT.is_set() && CURRENT.with(|current| Rc::ptr_eq(current, local))
 }
 
 /// The current core, inside a turn.

@@ -201,6 +201,7 @@ impl<C: Connector> Shard<C> {
         if self.ended.get() {
             return self.give_back_late(connection);
         }
+        let slot_guard = LoseOnUnwind(self, slot);
         let guard = FailOnUnwind(self);
         let mut state = self.state.borrow_mut();
         if clean && connection.is_quiet() {
@@ -220,6 +221,7 @@ impl<C: Connector> Shard<C> {
         let quiet = !state.has_output();
         drop(state);
         guard.disarm();
+        slot_guard.disarm();
         if !quiet {
             self.flush();
         }
@@ -536,6 +538,7 @@ impl<C: Connector> Shard<C> {
 
     /// A connection comes home from another core.
     fn returned(&self, slot: SlotId, detached: Detached<C>) {
+        let slot_guard = LoseOnUnwind(self, slot);
         let mut connection = C::Connection::attach(detached);
         self.with_state(|state| {
             if !state.has_waiters() {
@@ -543,6 +546,7 @@ impl<C: Connector> Shard<C> {
             }
             state.handle_release(slot, connection);
         });
+        slot_guard.disarm();
         self.flush();
     }
 
@@ -640,5 +644,23 @@ impl<C: Connector> Drop for FailOnUnwind<'_, C> {
     #[cold]
     fn drop(&mut self) {
         contain("a failed shard", || self.0.fail());
+    }
+}
+
+/// Counts a slot's connection as lost when it is dropped by a panic that has taken the connection with it: nobody else
+/// ever would, and a drain would wait for that lease.
+struct LoseOnUnwind<'a, C: Connector>(&'a Shard<C>, SlotId);
+
+impl<C: Connector> LoseOnUnwind<'_, C> {
+    #[inline]
+    fn disarm(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<C: Connector> Drop for LoseOnUnwind<'_, C> {
+    #[cold]
+    fn drop(&mut self) {
+        contain("a failed shard", || self.0.gone(self.1, CloseReason::Broken));
     }
 }

@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corelet::pool::{AcquireError, CloseReason, Pool, TcpConnector};
-use corelet::runtime::{CoreId, Cores, Runtime, RuntimeHandle, core_stats, current_core, sleep, spawn, yield_now};
+use corelet::runtime::{
+    CoreId, Cores, Runtime, RuntimeHandle, core_stats, current_core, sleep, spawn, yield_now,
+};
 use support::{
-    Memory, Random, Upstream, assert_settled, block_until, cut_off, echo, on_cores, poll_once, poll_until, set,
-    shard, soon, watched,
+    Memory, Random, Upstream, assert_settled, block_until, cut_off, echo, on_cores, poll_once, poll_until,
+    set, shard, soon, watched,
 };
 
 /// Two cores that can be ended one by one: the test runs on the first, and the second ends when told.
@@ -24,7 +26,8 @@ where
     Fut: Future<Output = ()> + 'static,
 {
     watched(|| {
-        let (handle, mut guests) = Runtime::builder().cores(Cores::Count(2)).pinned(false).build_guests().unwrap();
+        let (handle, mut guests) =
+            Runtime::builder().cores(Cores::Count(2)).pinned(false).build_guests().unwrap();
         let second = guests.pop().unwrap();
         let first = guests.pop().unwrap();
         let control = Arc::new(SecondCore {
@@ -90,7 +93,9 @@ fn equal_keys_share_a_home_on_every_core() {
         let pool = Pool::builder(Memory::default()).build(&runtime).unwrap();
         let (theirs, far) = (pool.clone(), cores[1]);
         let homes = runtime
-            .spawn_on(far, move || async move { (0..64).map(|key| theirs.handle_for(&key).home()).collect::<Vec<_>>() })
+            .spawn_on(far, move || async move {
+                (0..64).map(|key| theirs.handle_for(&key).home()).collect::<Vec<_>>()
+            })
             .unwrap()
             .await
             .unwrap();
@@ -106,11 +111,13 @@ fn equal_keys_share_a_home_on_every_core() {
 fn a_lease_from_the_other_core_does_its_io_on_this_one() {
     on_cores(2, async move |runtime, cores| {
         let upstream = Upstream::echo();
-        let pool = Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
         let handle = pool.handle_on(cores[1]).unwrap();
         let mut lease = handle.acquire().await.unwrap();
         let far_submitted = || {
-            let task = runtime.spawn_on(cores[1], || async { core_stats().unwrap().driver.submitted }).unwrap();
+            let task =
+                runtime.spawn_on(cores[1], || async { core_stats().unwrap().driver.submitted }).unwrap();
             async move { task.await.unwrap() }
         };
         let (here, there) = (core_stats().unwrap().driver.submitted, far_submitted().await);
@@ -189,7 +196,8 @@ fn two_cores_that_hammer_each_others_shard_lose_nothing() {
                 for _ in 0..400 {
                     let home = homes[random.below(2) as usize];
                     let handle = pool.handle_on(home).unwrap();
-                    let cut = if random.below(2) == 0 { support::Cut::AtOnce } else { support::Cut::WhenWoken };
+                    let cut =
+                        if random.below(2) == 0 { support::Cut::AtOnce } else { support::Cut::WhenWoken };
                     let polls = if random.below(3) == 0 { usize::MAX } else { random.below(4) as usize };
                     let outcome = cut_off(polls, cut, handle.acquire()).await;
                     if let Some(result) = outcome {
@@ -221,7 +229,11 @@ fn two_cores_that_hammer_each_others_shard_lose_nothing() {
         hammer(pool.clone(), cores.clone(), random.next()).await;
         far.await.unwrap();
         poll_until(async || {
-            pool.stats().await.shards.iter().all(|shard| (shard.leased, shard.closing, shard.opening) == (0, 0, 0))
+            pool.stats()
+                .await
+                .shards
+                .iter()
+                .all(|shard| (shard.leased, shard.closing, shard.opening) == (0, 0, 0))
         })
         .await;
         let stats = pool.stats().await;
@@ -230,7 +242,11 @@ fn two_cores_that_hammer_each_others_shard_lose_nothing() {
             assert!(shard.forwards > 100 && shard.lends > 100, "{shard:?}");
             assert_eq!((shard.scheduler_spawns, shard.scheduler_failures), (1, 0));
         }
-        assert!(script.peak() <= 2 * 2 + 2, "{} at one time, and two may be between two cores", script.peak());
+        assert!(
+            script.peak() <= 2 * 2 + 2,
+            "{} at one time, and two may be between two cores",
+            script.peak()
+        );
         pool.close().await;
         assert_eq!(script.live(), 0);
     });
@@ -292,7 +308,8 @@ fn the_end_of_the_home_core_ends_the_waits_for_it() {
 fn a_lease_outlives_its_home_core() {
     on_guests(async move |runtime, second| {
         let upstream = Upstream::echo();
-        let pool = Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
         let handle = pool.handle_on(second.id).unwrap();
         let mut lease = soon(handle.acquire()).await.unwrap();
         second.end().await;
@@ -531,10 +548,12 @@ fn a_connection_that_panics_on_arrival_frees_its_slot() {
 #[test]
 fn a_core_that_never_starts_does_not_hold_up_the_close() {
     watched(|| {
-        let (handle, mut guests) = Runtime::builder().cores(Cores::Count(2)).pinned(false).build_guests().unwrap();
+        let (handle, mut guests) =
+            Runtime::builder().cores(Cores::Count(2)).pinned(false).build_guests().unwrap();
         let never = guests.pop().unwrap();
         let mut core = guests.pop().unwrap().start().unwrap();
-        let pool = core.block_on(async move { Pool::builder(Memory::default()).build(&handle).unwrap() }).unwrap();
+        let pool =
+            core.block_on(async move { Pool::builder(Memory::default()).build(&handle).unwrap() }).unwrap();
         drop(never);
         core.block_on(async move {
             let far = soon(pool.stats()).await.shards[1].core;

@@ -119,7 +119,11 @@ fn without_a_time_limit_an_acquire_waits_on() {
 }
 
 /// Starts a task that waits, and notes `label` in `order` when it is served. The lease goes on at once.
-fn wait(handle: &Rc<Handle<Memory>>, label: usize, order: &Rc<RefCell<Vec<usize>>>) -> corelet::runtime::JoinHandle<()> {
+fn wait(
+    handle: &Rc<Handle<Memory>>,
+    label: usize,
+    order: &Rc<RefCell<Vec<usize>>>,
+) -> corelet::runtime::JoinHandle<()> {
     let (handle, order) = (Rc::clone(handle), Rc::clone(order));
     spawn(async move {
         let lease = handle.acquire().await.unwrap();
@@ -205,8 +209,11 @@ fn under_round_robin_handles_of_two_cores_take_turns() {
 fn two_acquires_of_one_handle_are_granted_in_order() {
     on_cores(2, async move |runtime, cores| {
         for fairness in [Fairness::Fifo, Fairness::RoundRobin] {
-            let pool =
-                Pool::builder(Memory::default()).slots_per_core(1).fairness(fairness).build(&runtime).unwrap();
+            let pool = Pool::builder(Memory::default())
+                .slots_per_core(1)
+                .fairness(fairness)
+                .build(&runtime)
+                .unwrap();
             for (index, home) in cores.iter().enumerate() {
                 let handle = pool.handle_on(*home).unwrap();
                 let lease = soon(handle.acquire()).await.unwrap();

@@ -78,8 +78,10 @@ fn an_acquire_that_waits_for_a_connect_may_be_dropped_at_every_poll() {
         let upstream = Upstream::echo();
         for cut in CUTS {
             for polls in 0.. {
-                let pool =
-                    Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(2).build(&runtime).unwrap();
+                let pool = Pool::builder(TcpConnector::new(upstream.address))
+                    .slots_per_core(2)
+                    .build(&runtime)
+                    .unwrap();
                 let handle = pool.handle();
                 let outcome = cut_off(polls, cut, handle.acquire()).await;
                 let finished = outcome.map(|lease| drop(lease.unwrap())).is_some();
@@ -114,7 +116,8 @@ fn a_forwarded_acquire_may_be_dropped_at_every_poll() {
 fn a_forwarded_acquire_of_a_tcp_connection_may_be_dropped_at_every_poll() {
     on_cores(2, async move |runtime, cores| {
         let upstream = Upstream::echo();
-        let pool = Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(2).build(&runtime).unwrap();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(2).build(&runtime).unwrap();
         let handle = pool.handle_on(cores[1]).unwrap();
         cut_everywhere(&pool, &handle, 1, 2, async || {}).await;
         let mut lease = handle.acquire().await.unwrap();
@@ -213,7 +216,8 @@ fn a_connect_that_nobody_waits_for_any_more_still_fills_its_slot() {
 fn an_exchange_dropped_at_any_await_costs_its_connection_and_not_its_slot() {
     on_cores(1, async move |runtime, _| {
         let upstream = Upstream::echo();
-        let pool = Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
         let handle = pool.handle();
         let mut dropped = 0;
         for cut in CUTS {
@@ -253,7 +257,8 @@ fn an_exchange_dropped_at_any_await_costs_its_connection_and_not_its_slot() {
 fn a_forwarded_exchange_dropped_at_any_await_costs_its_connection_and_not_its_slot() {
     on_cores(2, async move |runtime, cores| {
         let upstream = Upstream::echo();
-        let pool = Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
         let handle = pool.handle_on(cores[1]).unwrap();
         let mut dropped = 0;
         for cut in CUTS {

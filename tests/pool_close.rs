@@ -15,7 +15,8 @@ use support::{Memory, Upstream, echo, on_cores, poll_once, poll_until, set, shar
 #[test]
 fn a_close_ends_every_waiter_and_every_later_acquire() {
     on_cores(2, async move |runtime, cores| {
-        let pool = Pool::builder(Memory::default()).slots_per_core(1).no_acquire_timeout().build(&runtime).unwrap();
+        let pool =
+            Pool::builder(Memory::default()).slots_per_core(1).no_acquire_timeout().build(&runtime).unwrap();
         let (near, far) = (pool.handle(), pool.handle_on(cores[1]).unwrap());
         let lease = near.acquire().await.unwrap();
         let mut tasks = Vec::new();
@@ -44,10 +45,14 @@ fn a_close_ends_every_waiter_and_every_later_acquire() {
 fn a_lease_stays_usable_after_the_close_and_its_connection_ends_with_it() {
     on_cores(1, async move |runtime, _| {
         let upstream = Upstream::echo();
-        let pool = Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(3).build(&runtime).unwrap();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(3).build(&runtime).unwrap();
         let handle = pool.handle();
-        let (mut first, second, idle) =
-            (handle.acquire().await.unwrap(), handle.acquire().await.unwrap(), handle.acquire().await.unwrap());
+        let (mut first, second, idle) = (
+            handle.acquire().await.unwrap(),
+            handle.acquire().await.unwrap(),
+            handle.acquire().await.unwrap(),
+        );
         drop(idle);
         soon(pool.close()).await;
         poll_until(async || upstream.live() == 2).await;
@@ -170,7 +175,8 @@ fn a_drain_waits_for_leases_on_every_core_and_says_when_it_was_too_long() {
 #[test]
 fn a_drain_waits_for_a_lease_whose_home_hears_of_the_close_last() {
     on_cores(2, async move |runtime, cores| {
-        let (pool, far) = (Pool::builder(Memory::default()).slots_per_core(1).build(&runtime).unwrap(), cores[1]);
+        let (pool, far) =
+            (Pool::builder(Memory::default()).slots_per_core(1).build(&runtime).unwrap(), cores[1]);
         drop(pool.acquire().await.unwrap());
         let lease = soon(pool.handle_on(far).unwrap().acquire()).await.unwrap();
         // The home core is busy until the shard here has ended.
@@ -267,7 +273,8 @@ fn a_lease_outlives_pool_and_handle() {
 
 /// A core that the test turns itself, and a pool of one slot on it.
 fn guest(upstream: &Upstream) -> (corelet::runtime::Core, Pool<TcpConnector>) {
-    let (handle, mut guests) = Runtime::builder().cores(Cores::Count(1)).pinned(false).build_guests().unwrap();
+    let (handle, mut guests) =
+        Runtime::builder().cores(Cores::Count(1)).pinned(false).build_guests().unwrap();
     let mut core = guests.pop().unwrap().start().unwrap();
     let connector = TcpConnector::new(upstream.address);
     let pool = core
@@ -281,7 +288,8 @@ fn turn_when_told(core: &mut corelet::runtime::Core, mut done: impl FnMut() -> b
     let begun = Instant::now();
     while !done() {
         assert!(begun.elapsed() < support::PATIENCE, "the core is not turned");
-        let wait = core.next_deadline().map_or(5, |at| at.duration_since(Instant::now()).as_millis().min(5) as i32);
+        let wait =
+            core.next_deadline().map_or(5, |at| at.duration_since(Instant::now()).as_millis().min(5) as i32);
         let fd = std::os::fd::AsRawFd::as_raw_fd(&core.event_fd().unwrap());
         let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // SAFETY: one live structure, and its number.
@@ -390,8 +398,12 @@ fn the_end_of_a_run_closes_idle_connections_and_drops_leases() {
             .run(move || {
                 let handle = handle.clone();
                 async move {
-                    let pool = Pool::builder(TcpConnector::new(address)).slots_per_core(2).build(&handle).unwrap();
-                    let far = handle.cores().into_iter().find(|core| Some(*core) != corelet::runtime::current_core());
+                    let pool =
+                        Pool::builder(TcpConnector::new(address)).slots_per_core(2).build(&handle).unwrap();
+                    let far = handle
+                        .cores()
+                        .into_iter()
+                        .find(|core| Some(*core) != corelet::runtime::current_core());
                     let session = pool.handle_on(far.unwrap()).unwrap();
                     let lease = pool.acquire().await.unwrap();
                     drop(session.acquire().await.unwrap());
@@ -402,10 +414,7 @@ fn the_end_of_a_run_closes_idle_connections_and_drops_leases() {
                         std::future::pending::<()>().await;
                     })
                     .detach();
-                    session
-                        .acquire()
-                        .await
-                        .map(drop)
+                    session.acquire().await.map(drop)
                 }
             })
             .unwrap();

@@ -17,7 +17,8 @@ use support::{Cut, Random, Upstream, assert_settled, cut_off, echo, on_cores, po
 fn a_failed_exchange_costs_its_connection_and_the_lease_refuses_another() {
     on_cores(1, async move |runtime, _| {
         let upstream = Upstream::echo();
-        let pool = Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
         let mut lease = pool.acquire().await.unwrap();
         assert!(lease.is_clean());
         let failed = lease.exchange(async |_: &mut TcpStream| Err::<(), _>("on purpose")).await;
@@ -49,7 +50,8 @@ fn a_failed_exchange_costs_its_connection_and_the_lease_refuses_another() {
 fn a_panicked_exchange_costs_its_connection_and_poisons_nothing() {
     on_cores(1, async move |runtime, _| {
         let upstream = Upstream::echo();
-        let pool = Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
         for round in 1..=3 {
             let theirs = pool.clone();
             let task = spawn(async move {
@@ -77,7 +79,8 @@ fn a_panicked_exchange_costs_its_connection_and_poisons_nothing() {
 fn bytes_left_unread_cost_the_connection() {
     on_cores(1, async move |runtime, _| {
         let upstream = Upstream::echo();
-        let pool = Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
         // Seen inside the exchange: the reply is in a buffer, and only a part of it is read.
         let mut lease = pool.acquire().await.unwrap();
         drop(lease);
@@ -114,7 +117,8 @@ fn bytes_left_unread_cost_the_connection() {
 fn a_connection_that_its_user_ended_is_not_used_again() {
     on_cores(1, async move |runtime, _| {
         let upstream = Upstream::echo();
-        let pool = Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
         let mut lease = pool.acquire().await.unwrap();
         lease
             .exchange(async |stream| {
@@ -170,7 +174,11 @@ struct Tally {
 }
 
 /// Requests, many of them dropped half-way, on connections of both shards; what comes back must be one's own.
-async fn request_and_cancel(pool: Pool<TcpConnector>, homes: Vec<corelet::runtime::CoreId>, seed: u64) -> (u64, u64, u64) {
+async fn request_and_cancel(
+    pool: Pool<TcpConnector>,
+    homes: Vec<corelet::runtime::CoreId>,
+    seed: u64,
+) -> (u64, u64, u64) {
     let tally = Rc::new(RefCell::new(Tally::default()));
     let mut tasks = Vec::new();
     for lane in 0..6_u64 {
@@ -230,7 +238,11 @@ fn nobody_reads_a_reply_to_somebody_elses_request() {
         assert_eq!(here.1 + there.1, 0, "replies to somebody else's request");
         assert!(here.0 + there.0 > 100 && here.2 + there.2 > 100);
         poll_until(async || {
-            pool.stats().await.shards.iter().all(|shard| (shard.leased, shard.closing, shard.opening) == (0, 0, 0))
+            pool.stats()
+                .await
+                .shards
+                .iter()
+                .all(|shard| (shard.leased, shard.closing, shard.opening) == (0, 0, 0))
         })
         .await;
         let stats = pool.stats().await;
@@ -246,7 +258,8 @@ fn nobody_reads_a_reply_to_somebody_elses_request() {
 fn several_exchanges_on_one_lease_use_one_connection() {
     on_cores(1, async move |runtime, _| {
         let upstream = tagging();
-        let pool = Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(4).build(&runtime).unwrap();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(4).build(&runtime).unwrap();
         let mut lease = pool.acquire().await.unwrap();
         for tag in 0..100 {
             assert_eq!(lease.exchange(async |stream| tagged(stream, tag, 0).await).await.unwrap(), tag);

@@ -19,7 +19,8 @@ use support::{Memory, Upstream, assert_settled, echo, on_cores, poll_once, poll_
 fn a_connection_that_the_peer_closed_while_idle_is_never_leased() {
     on_cores(2, async move |runtime, cores| {
         let upstream = Upstream::echo();
-        let pool = Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(3).build(&runtime).unwrap();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(3).build(&runtime).unwrap();
         for (index, home) in cores.into_iter().enumerate() {
             let handle = pool.handle_on(home).unwrap();
             for round in 1..=3 {
@@ -35,7 +36,8 @@ fn a_connection_that_the_peer_closed_while_idle_is_never_leased() {
                 drop(leases);
                 poll_until(async || shard(&pool, index).await.idle == 3).await;
                 upstream.hang_up();
-                poll_until(async || shard(&pool, index).await.closed_for(CloseReason::Broken) == 3 * round).await;
+                poll_until(async || shard(&pool, index).await.closed_for(CloseReason::Broken) == 3 * round)
+                    .await;
                 poll_until(async || shard(&pool, index).await.connections() == 0).await;
                 assert_settled(&shard(&pool, index).await);
             }
@@ -48,7 +50,8 @@ fn a_connection_that_the_peer_closed_while_idle_is_never_leased() {
 fn a_connection_on_which_stray_bytes_came_while_idle_is_never_leased() {
     on_cores(1, async move |runtime, _| {
         let upstream = Upstream::echo();
-        let pool = Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
         for round in 1..=5 {
             let mut lease = soon(pool.acquire()).await.unwrap();
             assert_eq!(lease.exchange(async |stream| echo(stream, b"own").await).await.unwrap(), b"own");
@@ -65,7 +68,8 @@ fn a_connection_on_which_stray_bytes_came_while_idle_is_never_leased() {
 fn a_connection_whose_waiter_never_used_it_is_watched_all_the_same() {
     on_cores(1, async move |runtime, _| {
         let upstream = Upstream::echo();
-        let pool = Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
         let handle = pool.handle();
         // Granted on connecting, then handed from lease to waiter: idle never, and never used.
         let first = handle.acquire().await.unwrap();

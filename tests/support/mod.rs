@@ -61,7 +61,10 @@ pub fn poll_until(condition: impl AsyncFnMut() -> bool) -> impl Future<Output = 
     poll_until_at(place, condition)
 }
 
-async fn poll_until_at(place: &'static std::panic::Location<'static>, mut condition: impl AsyncFnMut() -> bool) {
+async fn poll_until_at(
+    place: &'static std::panic::Location<'static>,
+    mut condition: impl AsyncFnMut() -> bool,
+) {
     let begun = Instant::now();
     for look in 0_u32.. {
         if condition().await {
@@ -351,7 +354,10 @@ impl Upstream {
         Upstream::start_at("127.0.0.1:0".parse().unwrap(), serve)
     }
 
-    pub fn start_at(address: SocketAddr, serve: impl Fn(TcpStream, usize) + Send + Sync + 'static) -> Upstream {
+    pub fn start_at(
+        address: SocketAddr,
+        serve: impl Fn(TcpStream, usize) + Send + Sync + 'static,
+    ) -> Upstream {
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(UpstreamState::default());

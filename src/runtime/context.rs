@@ -7,7 +7,7 @@ use std::task::Poll;
 use super::executor::waker::WakeTarget;
 use super::identity::{CoreId, RawPid};
 use super::join::JoinHandle;
-use super::local::Local;
+use super::local::{CoreStats, Local};
 use super::mesh::{self, Mail};
 use super::runtime_handle::RuntimeHandle;
 
@@ -87,6 +87,11 @@ pub fn current_core() -> Option<CoreId> {
 /// The identity of the running task; none outside a task.
 pub fn current_task() -> Option<RawPid> {
     try_current()?.executor().current()
+}
+
+/// The counts of the core that the caller runs on; none outside a turn of a core.
+pub fn core_stats() -> Option<CoreStats> {
+    try_current().map(|local| local.stats())
 }
 
 /// The runtime that the caller runs on.

@@ -52,6 +52,8 @@ struct Post {
     sent: usize,
     state: State,
     owned: bool,
+    /// What the socket has no room for is dropped.
+    given_up: bool,
     waiter: Option<Waker>,
 }
 
@@ -103,6 +105,7 @@ impl Posts {
             sent: 0,
             state: State::Collecting,
             owned: true,
+            given_up: false,
             waiter: None,
         }) as u32;
         self.collecting.push(index);
@@ -152,9 +155,11 @@ impl Posts {
     }
 
     /// The owner discards the socket: bytes still on their way need not arrive. Gives the operation to abandon, with
-    /// the buffer it uses. A send that was pushed and may succeed without a word is left to `settle`.
+    /// the buffer it uses. A send that the next kernel entry decides is left to `settle`.
     pub(crate) fn discard(&mut self, key: PostKey) -> Option<(OpKey, Vec<u8>)> {
-        let State::Draining { op } = self.get_mut(key)?.state else {
+        let post = self.get_mut(key)?;
+        let State::Draining { op } = post.state else {
+            post.given_up = true;
             self.disown(key);
             return None;
         };
@@ -226,7 +231,7 @@ impl Posts {
                         post.sent += count;
                     }
                     match -result {
-                        _ if post.sent == post.buffer.len() => true,
+                        _ if post.sent == post.buffer.len() || post.given_up => true,
                         i32::MIN..=0 | libc::EAGAIN | libc::EINTR => {
                             let rest = &post.buffer[post.sent..];
                             let request =

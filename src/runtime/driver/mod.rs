@@ -263,6 +263,7 @@ impl Driver {
         if self.ops.abandon(key, keep) && !self.closed {
             self.backend.push_cancel(key);
         }
+        self.close_orphans();
     }
 
     pub(crate) fn post(&mut self, earlier: Option<PostKey>, to: &Descriptor, bytes: &[u8]) -> Posting {
@@ -330,7 +331,7 @@ impl Driver {
     }
 
     fn close_orphans(&mut self) {
-        while let Some(result) = self.ops.aftermath.orphans.pop() {
+        while let Some(result) = self.ops.orphans.pop() {
             drop(self.adopt(result));
         }
     }

@@ -144,13 +144,11 @@ pub(crate) struct Aftermath {
     pub(crate) wakes: Vec<Waker>,
     pub(crate) watches: Vec<Watch>,
     pub(crate) garbage: Vec<Box<dyn Any>>,
-    /// Descriptors that arrived for nobody.
-    pub(crate) orphans: Vec<i32>,
 }
 
 impl Aftermath {
     pub(crate) fn is_empty(&self) -> bool {
-        self.wakes.is_empty() && self.watches.is_empty() && self.garbage.is_empty() && self.orphans.is_empty()
+        self.wakes.is_empty() && self.watches.is_empty() && self.garbage.is_empty()
     }
 }
 
@@ -158,12 +156,21 @@ pub(crate) struct Ops {
     cells: Slab<Cell>,
     generation: u32,
     pub(crate) aftermath: Aftermath,
+    /// Descriptors that arrived for nobody, to be closed at once. They are not part of the aftermath, which a shut
+    /// down core collects no more.
+    pub(crate) orphans: Vec<i32>,
     buffers: Option<Rc<BufferPool>>,
 }
 
 impl Ops {
     pub(crate) fn new(buffers: Option<Rc<BufferPool>>) -> Ops {
-        Ops { cells: Slab::new(), generation: 0, aftermath: Aftermath::default(), buffers }
+        Ops {
+            cells: Slab::new(),
+            generation: 0,
+            aftermath: Aftermath::default(),
+            orphans: Vec::new(),
+            buffers,
+        }
     }
 
     pub(crate) fn insert(
@@ -300,7 +307,7 @@ impl Ops {
     /// An unwanted result: an orphan descriptor is closed, a pool buffer goes back.
     fn dispose(&mut self, completion: Completion, yields_descriptor: bool) {
         if yields_descriptor && completion.result >= 0 {
-            self.aftermath.orphans.push(completion.result);
+            self.orphans.push(completion.result);
         }
         if let (Some(buffer), Some(pool)) = (completion.buffer, &self.buffers) {
             pool.give_back(buffer);

@@ -276,7 +276,7 @@ pub async fn narrow_tcp_pair(family: Family) -> (TcpStream, TcpStream) {
 }
 
 /// More than a narrow pair of any family holds, and also more than one that is not narrow on the receiving side.
-pub const MORE_THAN_FITS: usize = 1 << 20;
+pub const MORE_THAN_FITS: usize = 1 << 19;
 
 /// The byte at position `at` of every patterned stream. Two stretches never look alike by accident.
 pub fn pattern_at(at: usize) -> u8 {
@@ -333,4 +333,38 @@ pub fn set_backlog(listener: &impl std::os::fd::AsRawFd, backlog: i32) {
     // SAFETY: touches no memory; the descriptor is a listening socket's, borrowed for the call.
     let result = unsafe { libc::listen(listener.as_raw_fd(), backlog) };
     assert_eq!(result, 0);
+}
+
+/// Runs a case that counts descriptors: alone among the tests of its binary, and back at the count it began with.
+pub fn run_alone<F, Fut>(builder: RuntimeBuilder, case: F)
+where
+    F: FnOnce() -> Fut + Send + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
+    let _alone = alone();
+    let before = descriptors();
+    run(builder, case);
+    assert_descriptors_soon(before);
+}
+
+/// The process to oneself, among the tests of one binary that ask for it.
+pub fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// The kernel closes some descriptors, such as those of a ring, a moment after their owner.
+#[track_caller]
+pub fn assert_descriptors_soon(expected: usize) {
+    let begun = Instant::now();
+    while descriptors() != expected {
+        assert!(begun.elapsed() < SHUTDOWN_LIMIT, "{} descriptors instead of {expected}", descriptors());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The core's descriptors are back at `base`, and nothing is in flight, soon.
+pub async fn settled_at(base: usize) {
+    settled().await;
+    eventually("all descriptors closed", || descriptors() == base).await;
 }

@@ -7,7 +7,10 @@ mod net_support;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::net::Shutdown;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use corelet::net::{OwnedBuf, OwnedBufMut, TcpListener, TcpStream, UnixListener, UnixStream};
@@ -356,6 +359,57 @@ async fn a_listener_inside_a_dropped_buffer_is_closed_like_any_other() {
     settled_at(base).await;
 }
 
+/// A waker whose drop asks the core for its counts, which it can only while nothing of the core's is borrowed.
+struct Nosy;
+
+impl Wake for Nosy {
+    fn wake(self: Arc<Nosy>) {}
+}
+
+impl Drop for Nosy {
+    fn drop(&mut self) {
+        core_stats();
+    }
+}
+
+/// Wakers come from anywhere, and dropping one is user code like any other: it may call back.
+async fn a_waker_may_call_back_when_it_is_dropped() {
+    let poll = |future: Pin<&mut dyn Future<Output = bool>>| {
+        let waker = Waker::from(Arc::new(Nosy));
+        assert!(future.poll(&mut Context::from_waker(&waker)).is_pending());
+    };
+    for family in Family::all() {
+        // Replaced by another one, and left with a future that is dropped.
+        let (mut near, mut far) = narrow_pair(family).await;
+        {
+            let mut read = Box::pin(async { far.read(Vec::with_capacity(8)).await.0.is_ok() });
+            poll(read.as_mut());
+            poll(read.as_mut());
+        }
+        // The same for what waits behind a full socket.
+        while timeout(Duration::from_millis(5), near.write(pattern(0, 50_000))).await.is_ok() {}
+        near.write_all(pattern(0, 4096)).await.0.unwrap();
+        {
+            let mut flush = Box::pin(async { near.flush().await.is_ok() });
+            poll(flush.as_mut());
+            yield_now().await;
+            poll(flush.as_mut());
+            poll(flush.as_mut());
+        }
+        drop((near, far));
+        let (mut near, _far) = narrow_tcp_pair(Family::V4).await;
+        while timeout(Duration::from_millis(5), near.write(pattern(0, 50_000))).await.is_ok() {}
+        near.write_all(pattern(0, 4096)).await.0.unwrap();
+        {
+            let mut flush = Box::pin(async { near.flush().await.is_ok() });
+            poll(flush.as_mut());
+            yield_now().await;
+            poll(flush.as_mut());
+        }
+        near.close().await;
+    }
+}
+
 macro_rules! under {
     ($($setup:ident),*: $($case:ident),* $(,)?) => { under!(@each [$($setup)*] [$($case)*]); };
     (@each [$($setup:ident)*] $cases:tt) => { $( under!(@one $setup $cases); )* };
@@ -378,6 +432,7 @@ under!(ordinary, tiny_ring, troubled_tiny_ring, one_small_buffer:
     no_byte_is_received_into_a_buffer_that_is_gone,
     buffers_dropped_under_traffic_outlive_their_operations,
     a_listener_inside_a_dropped_buffer_is_closed_like_any_other,
+    a_waker_may_call_back_when_it_is_dropped,
 );
 
 /// Starts one of everything that waits for ever.

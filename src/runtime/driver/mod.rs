@@ -274,7 +274,7 @@ impl Driver {
     }
 
     pub(crate) fn poll_posted(&mut self, key: PostKey, waker: &Waker) -> Poll<io::Result<()>> {
-        self.posts.poll(key, waker)
+        self.posts.poll(key, waker, &mut self.ops.aftermath)
     }
 
     pub(crate) fn posted_trouble(&mut self, key: PostKey) -> Option<io::Error> {
@@ -286,11 +286,11 @@ impl Driver {
     }
 
     pub(crate) fn disown_posted(&mut self, key: PostKey) {
-        self.posts.disown(key);
+        self.posts.disown(key, &mut self.ops.aftermath);
     }
 
     pub(crate) fn discard_posted(&mut self, key: PostKey) {
-        if let Some((op, buffer)) = self.posts.discard(key) {
+        if let Some((op, buffer)) = self.posts.discard(key, &mut self.ops.aftermath) {
             self.abandon(op, Some(Box::new(buffer)));
         }
     }
@@ -436,7 +436,7 @@ impl Driver {
         }
         let flushed = self.submit();
         self.closed = true;
-        self.posts.disown_all();
+        self.posts.disown_all(&mut self.ops.aftermath);
         if let Err(error) = flushed {
             tracing::error!(%error, "a closing ring could not be flushed");
         }

@@ -147,6 +147,18 @@ pub(crate) struct Aftermath {
 }
 
 impl Aftermath {
+    /// Somebody waits no more.
+    fn discard(&mut self, waiter: Waiter) {
+        if let Waiter::Task(waker) = waiter {
+            self.discard_wakers([waker]);
+        }
+    }
+
+    /// The drop of a waker may be user code.
+    pub(crate) fn discard_wakers(&mut self, wakers: impl IntoIterator<Item = Waker>) {
+        self.garbage.extend(wakers.into_iter().map(|waker| Box::new(waker) as Box<dyn Any>));
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.wakes.is_empty() && self.watches.is_empty() && self.garbage.is_empty()
     }
@@ -245,7 +257,8 @@ impl Ops {
             }
             None => {
                 if !matches!(&cell.waiter, Waiter::Task(kept) if kept.will_wake(waker)) {
-                    cell.waiter = Waiter::Task(waker.clone());
+                    let former = std::mem::replace(&mut cell.waiter, Waiter::Task(waker.clone()));
+                    self.aftermath.discard(former);
                 }
                 Poll::Pending
             }
@@ -282,12 +295,13 @@ impl Ops {
             self.aftermath.garbage.extend(keep);
             return false;
         };
-        cell.waiter = Waiter::Nobody;
+        let waiter = std::mem::replace(&mut cell.waiter, Waiter::Nobody);
         let (ended, yields_descriptor) = (cell.phase == Phase::Ended, cell.yields_descriptor);
         if keep.is_some() {
             cell.keep = keep;
         }
         cell.phase = Phase::Abandoned;
+        self.aftermath.discard(waiter);
         while let Some(completion) = self.cell(key).and_then(Cell::next) {
             self.dispose(completion, yields_descriptor);
         }
@@ -317,10 +331,7 @@ impl Ops {
     pub(crate) fn release(&mut self, key: OpKey) {
         let cell = self.cells.remove(key.index as usize);
         self.aftermath.garbage.extend(cell.keep);
-        if let Waiter::Task(waker) = cell.waiter {
-            // A foreign waker's drop is user code.
-            self.aftermath.garbage.push(Box::new(waker));
-        }
+        self.aftermath.discard(cell.waiter);
     }
 
     /// Every cell that is still in flight, for the shutdown.

@@ -15,7 +15,7 @@ use std::task::{Poll, Waker};
 use slab::Slab;
 
 use super::descriptor::Descriptor;
-use super::op::{OpKey, Request};
+use super::op::{Aftermath, OpKey, Request};
 use super::{Backend, Ops};
 
 /// The most bytes one socket posts in one turn; longer writes go out of the caller's own buffer.
@@ -117,14 +117,19 @@ impl Posts {
     }
 
     /// Ready once all posted bytes are with the kernel, or the send failed.
-    pub(crate) fn poll(&mut self, key: PostKey, waker: &Waker) -> Poll<io::Result<()>> {
+    pub(crate) fn poll(
+        &mut self,
+        key: PostKey,
+        waker: &Waker,
+        aftermath: &mut Aftermath,
+    ) -> Poll<io::Result<()>> {
         let Some(post) = self.get_mut(key) else { return Poll::Ready(Ok(())) };
         if let State::Failed(errno) = post.state {
             return Poll::Ready(Err(io::Error::from_raw_os_error(errno)));
         }
         let undecided = !matches!(post.state, State::Draining { .. });
         if !post.waiter.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
-            post.waiter = Some(waker.clone());
+            aftermath.discard_wakers(post.waiter.replace(waker.clone()));
         }
         self.awaited |= undecided;
         Poll::Pending
@@ -145,10 +150,10 @@ impl Posts {
     }
 
     /// The owner is gone: what was posted is still sent.
-    pub(crate) fn disown(&mut self, key: PostKey) {
+    pub(crate) fn disown(&mut self, key: PostKey, aftermath: &mut Aftermath) {
         let Some(post) = self.get_mut(key) else { return };
         post.owned = false;
-        post.waiter = None;
+        aftermath.discard_wakers(post.waiter.take());
         if matches!(post.state, State::Failed(_)) {
             self.posts.remove(key.index as usize);
         }
@@ -156,22 +161,23 @@ impl Posts {
 
     /// The owner discards the socket: bytes still on their way need not arrive. Gives the operation to abandon, with
     /// the buffer it uses. A send that the next kernel entry decides is left to `settle`.
-    pub(crate) fn discard(&mut self, key: PostKey) -> Option<(OpKey, Vec<u8>)> {
+    pub(crate) fn discard(&mut self, key: PostKey, aftermath: &mut Aftermath) -> Option<(OpKey, Vec<u8>)> {
         let post = self.get_mut(key)?;
         let State::Draining { op } = post.state else {
             post.given_up = true;
-            self.disown(key);
+            self.disown(key, aftermath);
             return None;
         };
+        aftermath.discard_wakers(post.waiter.take());
         self.under_way.retain(|index| *index != key.index);
         Some((op, self.posts.remove(key.index as usize).buffer))
     }
 
     /// For the shutdown: nobody asks any more.
-    pub(crate) fn disown_all(&mut self) {
+    pub(crate) fn disown_all(&mut self, aftermath: &mut Aftermath) {
         self.posts.retain(|_, post| {
             post.owned = false;
-            post.waiter = None;
+            aftermath.discard_wakers(post.waiter.take());
             !matches!(post.state, State::Failed(_))
         });
     }

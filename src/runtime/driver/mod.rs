@@ -456,6 +456,9 @@ impl Driver {
             std::mem::forget(std::mem::replace(&mut self.ops, Ops::new(None)));
             std::mem::forget(std::mem::take(&mut self.posts));
             std::mem::forget(self.buffers.take());
+            if let Backend::Ring(ring) = &mut self.backend {
+                ring.leak_doorbell();
+            }
         }
     }
 
@@ -476,7 +479,10 @@ impl Driver {
                 tracing::error!(%error, "a closing ring could not be drained");
                 return false;
             }
-            self.posts.settle(&mut self.ops, &mut self.backend);
+            // As in `reap`: a failed send's completion may be among those that overflowed.
+            if !ring.overflowing() {
+                self.posts.settle(&mut self.ops, &mut self.backend);
+            }
             if Instant::now() >= deadline {
                 return false;
             }

@@ -292,7 +292,8 @@ impl Ops {
     /// flight and should be cancelled.
     pub(crate) fn abandon(&mut self, key: OpKey, keep: Option<Box<dyn Any>>) -> bool {
         let Some(cell) = self.cell(key) else {
-            self.aftermath.garbage.extend(keep);
+            // Its cell was leaked by a shutdown that ran out of time; so is what the kernel may still write to.
+            std::mem::forget(keep);
             return false;
         };
         let waiter = std::mem::replace(&mut cell.waiter, Waiter::Nobody);

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::SockAddr;
 
@@ -19,7 +19,7 @@ use crate::runtime::driver::descriptor::Descriptor;
 use crate::runtime::driver::op::{OpKey, Request};
 use crate::runtime::driver::socket::ListenOptions;
 use crate::runtime::local::Local;
-use crate::runtime::sleep;
+use crate::runtime::sleep_until;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(5);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
@@ -29,8 +29,10 @@ struct Listener {
     local: Rc<Local>,
     descriptor: Descriptor,
     armed: Option<OpKey>,
-    /// How long the next accept waits before it arms again, after an error that would only come again.
+    /// How long to wait before arming again, after an error that would only come again.
     backoff: Duration,
+    /// Not armed again before this time, however often the call that waits for it is dropped.
+    retry_at: Option<Instant>,
     options: StreamOptions,
 }
 
@@ -42,7 +44,14 @@ impl Listener {
             reuse_port: options.reuse_port,
         };
         let descriptor = local.driver().listen(address, listen)?;
-        Ok(Listener { local, descriptor, armed: None, backoff: Duration::ZERO, options: options.stream })
+        Ok(Listener {
+            local,
+            descriptor,
+            armed: None,
+            backoff: Duration::ZERO,
+            retry_at: None,
+            options: options.stream,
+        })
     }
 
     fn local_address(&self) -> io::Result<SockAddr> {
@@ -51,8 +60,9 @@ impl Listener {
 
     async fn accept(&mut self) -> io::Result<Stream> {
         loop {
-            if self.armed.is_none() && !self.backoff.is_zero() {
-                sleep(self.backoff).await;
+            if let Some(time) = self.retry_at {
+                sleep_until(time).await;
+                self.retry_at = None;
             }
             let result = poll_fn(|cx| self.poll_accept(cx)).await;
             match result {
@@ -69,6 +79,7 @@ impl Listener {
                 }
                 Err(error) => {
                     self.backoff = (self.backoff * 2).clamp(FIRST_BACKOFF, LONGEST_BACKOFF);
+                    self.retry_at = Some(self.local.now() + self.backoff);
                     return Err(error);
                 }
             }

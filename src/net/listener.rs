@@ -24,11 +24,18 @@ use crate::runtime::sleep_until;
 const FIRST_BACKOFF: Duration = Duration::from_millis(5);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 
+/// An accept that waits in the kernel.
+#[derive(Clone, Copy)]
+struct Armed {
+    op: OpKey,
+    multishot: bool,
+}
+
 /// What TCP and Unix listeners share.
 struct Listener {
     local: Rc<Local>,
     descriptor: Descriptor,
-    armed: Option<OpKey>,
+    armed: Option<Armed>,
     /// How long to wait before arming again, after an error that would only come again.
     backoff: Duration,
     /// Not armed again before this time, however often the call that waits for it is dropped.
@@ -72,11 +79,6 @@ impl Listener {
                 }
                 // The peer was gone before it was accepted: nobody's fault, and no reason to wait.
                 Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => {}
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                    if !self.local.driver().give_up_multishot() {
-                        return Err(error);
-                    }
-                }
                 Err(error) => {
                     self.backoff = (self.backoff * 2).clamp(FIRST_BACKOFF, LONGEST_BACKOFF);
                     self.retry_at = Some(self.local.now() + self.backoff);
@@ -88,22 +90,29 @@ impl Listener {
 
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Descriptor>> {
         let mut driver = self.local.driver();
-        let key = *self.armed.get_or_insert_with(|| {
-            let multishot = driver.features().multishot_accept;
-            driver.start_plain(&self.descriptor, Request::Accept { multishot })
-        });
-        let Poll::Ready(completion) = driver.poll(key, cx.waker()) else { return Poll::Pending };
-        if !completion.more {
-            self.armed = None;
+        loop {
+            let armed = *self.armed.get_or_insert_with(|| {
+                let multishot = driver.features().multishot_accept;
+                Armed { op: driver.start_plain(&self.descriptor, Request::Accept { multishot }), multishot }
+            });
+            let Poll::Ready(completion) = driver.poll(armed.op, cx.waker()) else { return Poll::Pending };
+            if !completion.more {
+                self.armed = None;
+            }
+            if armed.multishot && completion.result == -libc::EINVAL {
+                // A kernel without multishot accepts: from now on there are only single ones.
+                driver.give_up_multishot();
+                continue;
+            }
+            return Poll::Ready(completion.into_result().map(|_| driver.adopt(completion.result)));
         }
-        Poll::Ready(completion.into_result().map(|_| driver.adopt(completion.result)))
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(key) = self.armed.take() {
-            self.local.driver().abandon(key, None);
+        if let Some(armed) = self.armed.take() {
+            self.local.driver().abandon(armed.op, None);
         }
     }
 }

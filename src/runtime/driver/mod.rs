@@ -408,12 +408,9 @@ impl Driver {
         }
     }
 
-    /// The kernel refused a multishot operation: only single ones from now on. False when it was given up before.
-    pub(crate) fn give_up_multishot(&mut self) -> bool {
-        let features = &mut self.features;
-        let had = features.multishot_accept || features.multishot_receive;
-        (features.multishot_accept, features.multishot_receive) = (false, false);
-        had
+    /// The kernel refused a multishot operation: only single ones from now on.
+    pub(crate) fn give_up_multishot(&mut self) {
+        (self.features.multishot_accept, self.features.multishot_receive) = (false, false);
     }
 
     pub(crate) fn features(&self) -> Features {

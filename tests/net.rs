@@ -49,6 +49,7 @@ suite! {
     ends::the_peer_sees_the_end_of_a_dropped_stream,
     ends::the_peer_sees_the_end_of_a_closed_stream,
     ends::a_write_that_failed_late_is_told_by_a_later_operation,
+    ends::closing_lingers_for_no_time,
     ends::unread_bytes_survive_the_end_of_an_armed_receive,
     connects::a_connect_without_a_listener_is_refused,
     connects::a_connect_to_a_full_backlog_times_out,

@@ -3,8 +3,9 @@
 use std::future::poll_fn;
 use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
+use std::time::Duration;
 
-use corelet::net::TcpStream;
+use corelet::net::{StreamOptions, TcpStream};
 use corelet::runtime::{spawn, yield_now};
 
 use crate::net_support::{
@@ -134,4 +135,16 @@ pub async fn unread_bytes_survive_the_end_of_an_armed_receive() {
         assert!(!far.is_quiet(), "there are unread bytes");
         expect_pattern(&mut far, 1, 39).await;
     }
+}
+
+/// Closing must not wait for the peer, so only the linger time that waits for nothing is taken.
+pub async fn closing_lingers_for_no_time() {
+    let (near, mut far) = tcp_pair(Family::V4).await;
+    let linger = |time| StreamOptions { linger: Some(time), ..StreamOptions::default() };
+    let error = near.set_options(&linger(Duration::from_secs(1))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    near.set_options(&linger(Duration::ZERO)).unwrap();
+    drop(near);
+    let (count, _) = far.read(Vec::with_capacity(1)).await;
+    assert_eq!(count.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }

@@ -125,24 +125,30 @@ impl Driver {
     /// Stores a value that nobody else ever stores, under a key that nobody else uses, and asks for it back.
     async fn run(mut self, number: u64) {
         let process = std::process::id();
-        let mut generation = 0;
+        let key = |generation: u64| format!("gateway:{process}:{number}:{generation}");
+        let (mut generation, mut last) = (0, 0);
         for sequence in 0_u64.. {
             if self.plan.is_over() {
                 break;
             }
-            let key = format!("gateway:{process}:{number}:{generation}");
+            let key = key(generation);
             let value = format!("value {sequence} of client {number}");
             if self.send(&format!("SET {key} {value}"), "OK").await == Outcome::Failed {
                 // Nobody knows whether it was stored, or still will be: by a slow upstream that finds the command in
                 // the buffer of a connection given up long ago. So that this cannot pass for a wrong reply, go on
                 // with another key.
                 generation = (generation + 1) % KEYS;
+                last = last.max(generation);
                 continue;
             }
             self.send(&format!("GET {key}"), &format!("VALUE {value}")).await;
         }
-        // Leave a real upstream as it was found. Not a part of the load, so not counted.
-        let _ = self.client.request(&format!("DEL gateway:{process}:{number}:{generation}")).await;
+        // Leave a real upstream as it was found, as far as it answers. Not a part of the load, so not counted.
+        for generation in 0..=last {
+            if self.client.request(&format!("DEL {}", key(generation))).await.is_err() {
+                break;
+            }
+        }
     }
 
     async fn send(&mut self, line: &str, expected: &str) -> Outcome {

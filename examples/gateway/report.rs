@@ -35,28 +35,26 @@ impl Report {
 
     fn table(&self) -> Table {
         type Column = (&'static str, fn(&ShardStats) -> u64);
-        let columns: [Column; 9] = [
+        let columns: [Column; 8] = [
             ("acquires", |shard| shard.acquires),
             ("waits", |shard| shard.capacity_waits),
-            ("timed out", |shard| shard.timed_out),
-            ("saturated", |shard| shard.saturated),
+            ("refused", |shard| shard.timed_out + shard.saturated + shard.refused),
             ("forwards", |shard| shard.forwards),
             ("lends", |shard| shard.lends),
             ("opens", |shard| shard.opens),
-            ("failed opens", |shard| shard.connect_failures),
-            ("scheduler spawns", |shard| shard.scheduler_spawns),
+            ("failed\nopens", |shard| shard.connect_failures),
+            ("scheduler\nspawns", |shard| shard.scheduler_spawns),
         ];
-        let reasons = CloseReason::ALL;
-        let mut table = Table::new();
-        table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED);
+        let closes = CloseReason::ALL.iter().map(|reason| format!("closed\n{}", reason.name()));
         let heads = columns.iter().map(|(head, _)| head.to_string());
-        let closes = reasons.iter().map(|reason| format!("closed {}", reason.name()));
-        table.set_header(std::iter::once("shard".to_string()).chain(heads).chain(closes));
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING);
+        table.set_header(["shard".to_string()].into_iter().chain(heads).chain(closes));
         for shard in &self.stats.shards {
-            let counts = columns.iter().map(|(_, count)| count(shard));
-            let closes = reasons.iter().map(|reason| shard.closed_for(*reason));
-            let cells = std::iter::once(format!("core {}", shard.core));
-            table.add_row(cells.chain(counts.chain(closes).map(|count| count.to_string())));
+            let closes = CloseReason::ALL.iter().map(|reason| shard.closed_for(*reason));
+            let counts = columns.iter().map(|(_, count)| count(shard)).chain(closes);
+            let name = format!("core {}", shard.core);
+            table.add_row([name].into_iter().chain(counts.map(|count| count.to_string())));
         }
         table.column_iter_mut().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         table

@@ -29,14 +29,10 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
 /// Runs everything for as long as `args` say, or until `interrupted` is set.
 pub fn run(args: &Args, interrupted: Arc<AtomicBool>) -> Result<Report, GatewayError> {
-    // Declared first and so dropped last: the upstream outlives the gateway.
-    let embedded;
-    let candidates = match &args.upstream {
-        Some(name) => resolve(name)?,
-        None => {
-            embedded = Upstream::start(args.kill_every())?;
-            vec![embedded.address()]
-        }
+    // Made first and so dropped last: the upstream outlives the gateway.
+    let embedded = match args.upstream {
+        Some(_) => None,
+        None => Some(Upstream::start(args.kill_every())?),
     };
 
     let runtime = Runtime::builder()
@@ -49,8 +45,11 @@ pub fn run(args: &Args, interrupted: Arc<AtomicBool>) -> Result<Report, GatewayE
         return Err(GatewayError::OneCore);
     }
 
-    // Better to fail now, with the reason, than to start and answer every request by an error.
-    let upstream = runtime.block_on(move || probe(candidates))??;
+    let upstream = match (&embedded, &args.upstream) {
+        (Some(embedded), _) => embedded.address(),
+        // Better to fail now, with the reason, than to start and answer every request by an error.
+        (None, name) => reachable(&runtime, name.as_deref().unwrap_or_default())?,
+    };
     let pool = Pool::builder(TcpConnector::new(upstream))
         .slots_per_core(args.slots)
         .max_waiters(args.max_waiters)
@@ -59,18 +58,17 @@ pub fn run(args: &Args, interrupted: Arc<AtomicBool>) -> Result<Report, GatewayE
 
     let counters: Vec<Arc<Progress>> = cores.iter().map(|_| Arc::default()).collect();
     let layout = Layout::new(cores, args.skew);
-    println!(
-        "{} clients for {} s, served by {} of {} cores with {} upstream connections each; upstream {upstream}",
-        args.clients,
-        args.seconds,
-        layout.serving.len(),
-        layout.all.len(),
-        args.slots,
-    );
     // A terminal may be slow, so it gets a thread; the cores never wait for it.
     let line = progress::start(args.seconds, counters.clone());
-    let gateway =
-        Gateway { args: args.clone(), runtime: runtime.handle(), pool, layout, counters, interrupted };
+    let gateway = Gateway {
+        args: args.clone(),
+        runtime: runtime.handle(),
+        pool,
+        upstream,
+        layout,
+        counters,
+        interrupted,
+    };
     let report = runtime.block_on(move || gateway.run())?;
     drop(line);
     report
@@ -101,6 +99,7 @@ struct Gateway {
     args: Args,
     runtime: RuntimeHandle,
     pool: Pool<TcpConnector>,
+    upstream: SocketAddr,
     layout: Layout,
     counters: Vec<Arc<Progress>>,
     interrupted: Arc<AtomicBool>,
@@ -116,6 +115,16 @@ impl Gateway {
             let listening = self.runtime.spawn_on(*core, move || server::listen(address, pool, shards))?;
             address = listening.await?.map_err(GatewayError::Listen)?;
         }
+
+        println!(
+            "{} clients for {} s on {address}, served by {} of {} cores with {} connections each to {}",
+            self.args.clients,
+            self.args.seconds,
+            self.layout.serving.len(),
+            self.layout.all.len(),
+            self.args.slots,
+            self.upstream,
+        );
 
         let begun = Instant::now();
         let ends = begun + Duration::from_secs(self.args.seconds);
@@ -141,22 +150,19 @@ impl Gateway {
     }
 }
 
-fn resolve(name: &str) -> Result<Vec<SocketAddr>, GatewayError> {
-    let refuse = |source| GatewayError::Resolve { name: name.into(), source };
-    let addresses: Vec<_> = name.to_socket_addrs().map_err(refuse)?.collect();
-    if addresses.is_empty() { Err(refuse(io::ErrorKind::NotFound.into())) } else { Ok(addresses) }
-}
-
-/// The first of `candidates` that answers a PING.
-async fn probe(candidates: Vec<SocketAddr>) -> Result<SocketAddr, GatewayError> {
-    let mut trouble = GatewayError::OneCore;
-    for address in candidates {
-        let source = match timeout(PROBE_LIMIT, ping(address)).await {
-            Ok(Ok(())) => return Ok(address),
-            Ok(Err(error)) => error,
-            Err(elapsed) => io::Error::new(io::ErrorKind::TimedOut, elapsed),
+/// The first address of `name` that answers a PING.
+fn reachable(runtime: &Runtime, name: &str) -> Result<SocketAddr, GatewayError> {
+    let no_address = |source| GatewayError::Resolve { name: name.into(), source };
+    let mut trouble = no_address(io::ErrorKind::NotFound.into());
+    for address in name.to_socket_addrs().map_err(no_address)? {
+        let probe = move || async move {
+            let late = |elapsed| Err(io::Error::new(io::ErrorKind::TimedOut, elapsed));
+            timeout(PROBE_LIMIT, ping(address)).await.unwrap_or_else(late)
         };
-        trouble = GatewayError::Probe { address, source };
+        match runtime.block_on(probe)? {
+            Ok(()) => return Ok(address),
+            Err(source) => trouble = GatewayError::Probe { address, source },
+        }
     }
     Err(trouble)
 }

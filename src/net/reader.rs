@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use super::stream::Socket;
 use crate::runtime::driver::buffers::PooledBuf;
 use crate::runtime::driver::op::{Completion, OpKey, Request};
-use crate::runtime::driver::owned::{OwnedBufMut, fill};
+use crate::runtime::driver::owned::{Limited, OwnedBufMut, fill};
 use crate::runtime::op;
 use crate::runtime::watch::Watch;
 
@@ -96,9 +96,11 @@ impl Reader {
         let claimed = socket.local.driver().claim(completion);
         let count = match completion.into_result() {
             Ok(count) => count,
-            // No buffer was free: the caller's own serves as well.
-            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return Ok(Arrival::Nothing),
-            Err(error) => return Err(error),
+            Err(error) => match error.raw_os_error() {
+                // No buffer was free, or a disarm that was given up ended it: a direct receive serves as well.
+                Some(libc::ENOBUFS | libc::ECANCELED) => return Ok(Arrival::Nothing),
+                _ => return Err(error),
+            },
         };
         match (armed, claimed) {
             (Armed::Poll { .. }, _) => Ok(Arrival::Nothing),
@@ -129,9 +131,11 @@ impl Reader {
         }
     }
 
-    /// Ends the armed receive. What it brings at the last moment is kept as unread.
+    /// Ends the armed receive. Data that it still brings stays unread, and is where this stops: the rest may follow.
     pub(super) fn poll_disarm(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while let Some(armed) = self.armed {
+        while self.unread.is_none()
+            && let Some(armed) = self.armed
+        {
             let polled = {
                 let mut driver = socket.local.driver();
                 let polled = driver.poll(armed.op(), cx.waker());
@@ -141,14 +145,14 @@ impl Reader {
                 polled
             };
             let Poll::Ready(completion) = polled else { return Poll::Pending };
-            match self.accept(socket, armed, completion) {
-                Err(error) if error.raw_os_error() != Some(libc::ECANCELED) => {
-                    return Poll::Ready(Err(error));
-                }
-                _ => {}
-            }
+            self.accept(socket, armed, completion)?;
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Drops what was received and not read.
+    pub(super) fn forget_unread(&mut self) {
+        self.unread = None;
     }
 
     pub(super) fn is_armed(&self) -> bool {
@@ -191,6 +195,30 @@ impl ReadHalf<'_> {
             }
             Err(error) => (Err(error), buffer),
         }
+    }
+
+    /// As [`Stream::read_exact`](super::Stream::read_exact).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_exact<B: OwnedBufMut>(&mut self, mut buffer: B, count: usize) -> (io::Result<()>, B) {
+        let room = buffer.spare().1;
+        if room < count {
+            let message = format!("the buffer has room for {room} bytes, and {count} are to be read");
+            return (Err(io::Error::new(io::ErrorKind::InvalidInput, message)), buffer);
+        }
+        let mut left = count;
+        while left > 0 {
+            let limited = Limited { buffer, limit: left };
+            let (result, limited) = self.read(limited).await;
+            buffer = limited.buffer;
+            match result {
+                Ok(0) => return (Err(io::ErrorKind::UnexpectedEof.into()), buffer),
+                Ok(read) => left -= read,
+                Err(error) => return (Err(error), buffer),
+            }
+        }
+        (Ok(()), buffer)
     }
 
     fn copy_unread<B: OwnedBufMut>(&mut self, buffer: &mut B) -> usize {

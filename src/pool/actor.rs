@@ -172,7 +172,8 @@ impl<C: Connector> Actor<C> {
     }
 
     fn start_closing(&mut self) {
-        while let Some((slot, connection, reason)) = self.shard.with_state(|state| state.poll_close()) {
+        while let Some((slot, carrier, reason)) = self.shard.with_state(|state| state.poll_close()) {
+            let Some(connection) = self.shard.unload(carrier) else { continue };
             tracing::trace!(pool = self.shard.shared.id, ?reason, "closing a connection");
             self.closings.push(Box::pin(async move {
                 // A panic must not cost the slot.
@@ -225,12 +226,15 @@ impl<C: Connector> Actor<C> {
     fn connected(&self, slot: SlotId, connected: io::Result<C::Connection>) {
         let shard = &self.shard;
         match connected {
-            Ok(mut connection) => shard.with_state(|state| {
-                if !state.has_waiters() {
-                    connection.arm(shard.watch().watch(slot.to_bits()));
-                }
-                state.handle_connected(slot, connection);
-            }),
+            Ok(connection) => {
+                let mut carrier = shard.load(shard.index, slot, connection);
+                shard.with_state(|state| {
+                    if !state.has_waiters() {
+                        carrier.arm();
+                    }
+                    state.handle_connected(slot, carrier);
+                });
+            }
             Err(error) => {
                 tracing::debug!(pool = shard.shared.id, %error, "a connection could not be opened");
                 let now = shard.local.now();
@@ -253,7 +257,9 @@ impl<C: Connector> Actor<C> {
                 self.shard.lend_failed(slot, connection, shard, token);
             }
             Destination::Home { shard } | Destination::Close { shard, .. } => {
-                self.shard.send_home(shard, slot, connection, false);
+                let mut carrier = self.shard.load(shard, slot, connection);
+                carrier.clean = false;
+                self.shard.send_home(carrier);
             }
         }
     }

@@ -104,7 +104,7 @@ impl<C: Connector> Acquire<'_, C> {
         match shard.acquire(*id, self.timeout, cx) {
             Admission::Granted(grant) => {
                 self.stage = Stage::Done;
-                Poll::Ready(Ok(Lease::new(Rc::clone(shard), *home, grant.slot, grant.connection)))
+                Poll::Ready(Ok(Lease::new(grant.connection)))
             }
             Admission::Queued(waiter) => {
                 self.stage = Stage::Waiting(waiter);
@@ -134,14 +134,12 @@ impl<C: Connector> Acquire<'_, C> {
 
     #[cold]
     fn proceed(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
-        let Handle { shard, home, .. } = self.handle;
+        let Handle { shard, .. } = self.handle;
         let polled = match self.stage {
-            Stage::Waiting(waiter) => shard
-                .poll_waiter(waiter, cx)
-                .map_ok(|grant| Lease::new(Rc::clone(shard), *home, grant.slot, grant.connection)),
+            Stage::Waiting(waiter) => shard.poll_waiter(waiter, cx).map_ok(Lease::new),
             Stage::Forwarded(token) => shard.poll_forward(token, cx).map_ok(|grant| {
                 let connection = C::Connection::attach(grant.connection);
-                Lease::new(Rc::clone(shard), grant.home, grant.slot, connection)
+                Lease::new(shard.load(grant.home, grant.slot, connection))
             }),
             Stage::New | Stage::Done => panic!("an acquire was polled after its end"),
         };

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 
 use super::actor;
+use super::carrier::Carrier;
 use super::connection::Connection;
 use super::connector::Connector;
 use super::remote::{Cancelled, Command, Detached, Forwards, RemoteGrant, Token};
 use super::scheduler::{
-    Admission, CloseReason, Grant, HandleId, Lifecycle, Refusal, SlotId, State, Taken, Ticket, WaiterKey,
+    Admission, CloseReason, HandleId, Lifecycle, Refusal, SlotId, State, Taken, Ticket, WaiterKey,
 };
 use super::shared::Shared;
 use super::stats::ShardStats;
@@ -64,10 +65,12 @@ pub(crate) struct Shard<C: Connector> {
     pub(crate) index: usize,
     pub(crate) local: Rc<Local>,
     pub(crate) shared: Arc<Shared<C>>,
-    state: RefCell<State<C::Connection, Reply>>,
+    state: RefCell<State<Box<Carrier<C>>, Reply>>,
     forwards: RefCell<Forwards<Detached<C>>>,
     abroad: RefCell<Abroad>,
     departures: RefCell<Vec<Departure<C>>>,
+    /// Carriers whose connection has gone, for the next one that comes.
+    spares: RefCell<Vec<Box<Carrier<C>>>>,
     watch: Rc<WatchList>,
     actor: Cell<Option<RawPid>>,
     /// When the actor will look at the deadlines next.
@@ -93,6 +96,7 @@ impl<C: Connector> Shard<C> {
             forwards: RefCell::new(Forwards::new()),
             abroad: RefCell::new(Abroad::default()),
             departures: RefCell::new(Vec::new()),
+            spares: RefCell::new(Vec::new()),
             watch: WatchList::new(),
             actor: Cell::new(None),
             actor_wakes_at: Cell::new(None),
@@ -124,13 +128,17 @@ impl<C: Connector> Shard<C> {
         handle: HandleId,
         timeout: Option<Duration>,
         cx: &mut Context<'_>,
-    ) -> Admission<C::Connection> {
+    ) -> Admission<Box<Carrier<C>>> {
         let guard = FailOnUnwind(self);
-        let admission = self.state.borrow_mut().handle_acquire(handle, Connection::is_quiet, || {
-            let now = self.local.now();
-            let deadline = timeout.and_then(|timeout| now.checked_add(timeout));
-            Ticket { reply: Reply::Local(cx.waker().clone()), now, deadline }
-        });
+        let admission = self.state.borrow_mut().handle_acquire(
+            handle,
+            |carrier: &Box<Carrier<C>>| carrier.is_quiet(),
+            || {
+                let now = self.local.now();
+                let deadline = timeout.and_then(|timeout| now.checked_add(timeout));
+                Ticket { reply: Reply::Local(cx.waker().clone()), now, deadline }
+            },
+        );
         guard.disarm();
         if !matches!(admission, Admission::Granted(_)) {
             self.after_queueing();
@@ -143,12 +151,12 @@ impl<C: Connector> Shard<C> {
         &self,
         waiter: WaiterKey,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Grant<C::Connection>, Refusal>> {
+    ) -> Poll<Result<Box<Carrier<C>>, Refusal>> {
         let guard = FailOnUnwind(self);
         let taken = self.state.borrow_mut().take(waiter);
         guard.disarm();
         match taken {
-            Taken::Granted(grant) => Poll::Ready(Ok(grant)),
+            Taken::Granted(grant) => Poll::Ready(Ok(grant.connection)),
             Taken::Refused(refusal) => Poll::Ready(Err(refusal)),
             Taken::Gone => Poll::Ready(Err(Refusal::Deregistered)),
             Taken::Pending => {
@@ -171,8 +179,8 @@ impl<C: Connector> Shard<C> {
             let mut state = self.state.borrow_mut();
             let reply = state.handle_cancel(waiter);
             // A grant that was not collected may have put its connection back on the shelf.
-            if let Some((slot, connection)) = state.newest_idle_mut() {
-                connection.arm(self.watch.watch(slot.to_bits()));
+            if let Some(carrier) = state.newest_idle_mut() {
+                carrier.arm();
             }
             reply
         };
@@ -188,29 +196,29 @@ impl<C: Connector> Shard<C> {
     #[cold]
     fn close_late(&self) {
         loop {
-            let Some((_, connection, _)) = self.with_state(|state| state.poll_close()) else { return };
-            self.give_back_late(connection);
+            let Some((_, carrier, _)) = self.with_state(|state| state.poll_close()) else { return };
+            self.give_back_late(carrier);
         }
     }
 
-    /// A lease of this shard's own slot has ended. `used` says that an exchange ran, `clean` that the last one ended
-    /// well.
+    /// A lease of this shard's own slot has ended.
     #[inline]
-    pub(crate) fn give_back(&self, slot: SlotId, mut connection: C::Connection, used: bool, clean: bool) {
+    pub(crate) fn give_back(&self, mut carrier: Box<Carrier<C>>) {
         if self.ended.get() {
-            return self.give_back_late(connection);
+            return self.give_back_late(carrier);
         }
         let guard = FailOnUnwind(self);
         let mut state = self.state.borrow_mut();
-        if clean && connection.is_quiet() {
+        let slot = carrier.slot;
+        if carrier.clean && carrier.is_quiet() {
             // A connection that goes to a waiter at once is not idle; one that was not used is still armed.
-            if used && !state.has_waiters() {
-                connection.arm(self.watch.watch(slot.to_bits()));
+            if carrier.used && !state.has_waiters() {
+                carrier.arm();
             }
-            state.handle_release(slot, connection);
+            state.handle_release(slot, carrier);
         } else {
-            let reason = if used { CloseReason::Dirty } else { CloseReason::Broken };
-            state.handle_discard(slot, connection, reason);
+            let reason = if carrier.used { CloseReason::Dirty } else { CloseReason::Broken };
+            state.handle_discard(slot, carrier, reason);
         }
         let quiet = !state.has_output();
         drop(state);
@@ -221,8 +229,8 @@ impl<C: Connector> Shard<C> {
     }
 
     #[cold]
-    fn give_back_late(&self, connection: C::Connection) {
-        contain("a pooled connection", || drop(connection));
+    fn give_back_late(&self, carrier: Box<Carrier<C>>) {
+        contain("a pooled connection", || drop(carrier));
         self.shared.late_lease_ended(self.index);
     }
 
@@ -237,7 +245,7 @@ impl<C: Connector> Shard<C> {
                     self.abroad.borrow_mut().waiters.remove(&(shard, token));
                     let taken = self.state.borrow_mut().take(notice.waiter);
                     match taken {
-                        Taken::Granted(grant) => self.lend(shard, token, grant),
+                        Taken::Granted(grant) => self.lend(shard, token, grant.connection),
                         Taken::Refused(refusal) => {
                             self.shared.send(shard, Command::Refuse { token, refusal });
                         }
@@ -283,7 +291,10 @@ impl<C: Connector> Shard<C> {
     }
 
     /// Runs one transition of the state; a panic in it fails the shard.
-    pub(crate) fn with_state<R>(&self, transition: impl FnOnce(&mut State<C::Connection, Reply>) -> R) -> R {
+    pub(crate) fn with_state<R>(
+        &self,
+        transition: impl FnOnce(&mut State<Box<Carrier<C>>, Reply>) -> R,
+    ) -> R {
         let guard = FailOnUnwind(self);
         let result = transition(&mut self.state.borrow_mut());
         guard.disarm();
@@ -319,6 +330,7 @@ impl<C: Connector> Shard<C> {
         self.ended.set(true);
         let departures = self.departures.take();
         contain("pooled connections", || drop(departures));
+        drop(self.spares.take());
         let outstanding = stats.leased as isize;
         let idle = self.with_state(|state| std::iter::from_fn(|| state.poll_close()).collect::<Vec<_>>());
         contain("pooled connections", || drop(idle));
@@ -342,7 +354,7 @@ impl<C: Connector> Shard<C> {
         self.with_state(|state| {
             state.handle_deregister(handle);
             // Grants that were not collected have put their connections back on the shelf.
-            state.for_each_idle(|slot, connection| connection.arm(self.watch.watch(slot.to_bits())));
+            state.for_each_idle(|carrier| carrier.arm());
         });
         self.flush();
     }
@@ -415,12 +427,49 @@ impl<C: Connector> Shard<C> {
     }
 
     /// A lease of another core's slot has ended on this core.
-    pub(crate) fn send_home(&self, home: usize, slot: SlotId, connection: C::Connection, clean: bool) {
-        let to = match clean && connection.is_quiet() {
-            true => Destination::Home { shard: home },
-            false => Destination::Close { shard: home, reason: CloseReason::Dirty },
+    pub(crate) fn send_home(&self, carrier: Box<Carrier<C>>) {
+        let (shard, slot) = (carrier.home, carrier.slot);
+        let to = match carrier.clean && carrier.is_quiet() {
+            true => Destination::Home { shard },
+            false => Destination::Close { shard, reason: CloseReason::Dirty },
         };
-        self.depart(Departure { slot, connection, to });
+        if let Some(connection) = self.unload(carrier) {
+            self.depart(Departure { slot, connection, to });
+        }
+    }
+
+    /// Puts a connection into a carrier on this core.
+    pub(crate) fn load(
+        self: &Rc<Self>,
+        home: usize,
+        slot: SlotId,
+        connection: C::Connection,
+    ) -> Box<Carrier<C>> {
+        let spare = self.spares.borrow_mut().pop();
+        let connection = Some(connection);
+        match spare {
+            Some(mut carrier) => {
+                carrier.home = home;
+                carrier.slot = slot;
+                carrier.connection = connection;
+                carrier.used = false;
+                carrier.clean = true;
+                carrier
+            }
+            None => {
+                Box::new(Carrier { shard: Rc::clone(self), home, slot, connection, used: false, clean: true })
+            }
+        }
+    }
+
+    /// Takes a connection out of its carrier, which is kept for the next one.
+    pub(crate) fn unload(&self, mut carrier: Box<Carrier<C>>) -> Option<C::Connection> {
+        let connection = carrier.connection.take();
+        let mut spares = self.spares.borrow_mut();
+        if !self.ended.get() && spares.len() < self.shared.settings.slots {
+            spares.push(carrier);
+        }
+        connection
     }
 
     /// Sends a connection to another core, at once when nothing is in flight on it.
@@ -469,35 +518,49 @@ impl<C: Connector> Shard<C> {
     }
 
     /// Hands a granted connection to a task of another core.
-    fn lend(&self, shard: usize, token: Token, grant: Grant<C::Connection>) {
+    fn lend(&self, shard: usize, token: Token, carrier: Box<Carrier<C>>) {
+        let slot = carrier.slot;
         {
             let mut abroad = self.abroad.borrow_mut();
-            abroad.lent.insert(grant.slot, shard);
+            abroad.lent.insert(slot, shard);
             abroad.lends += 1;
         }
         let to = Destination::Asker { shard, token };
-        self.depart(Departure { slot: grant.slot, connection: grant.connection, to });
+        if let Some(connection) = self.unload(carrier) {
+            self.depart(Departure { slot, connection, to });
+        }
     }
 
     /// A connection that was to be lent turned out unfit: its acquire is decided anew.
-    pub(crate) fn lend_failed(&self, slot: SlotId, connection: C::Connection, shard: usize, token: Token) {
+    pub(crate) fn lend_failed(
+        self: &Rc<Self>,
+        slot: SlotId,
+        connection: C::Connection,
+        shard: usize,
+        token: Token,
+    ) {
         self.abroad.borrow_mut().lent.remove(&slot);
-        self.with_state(|state| state.handle_discard(slot, connection, CloseReason::Broken));
+        let carrier = self.load(self.index, slot, connection);
+        self.with_state(|state| state.handle_discard(slot, carrier, CloseReason::Broken));
         self.acquire_for(HandleId::RETRIED, shard, token);
     }
 
     /// An acquire of a task on another core.
     fn acquire_for(&self, handle: HandleId, from: usize, token: Token) {
         let admission = self.with_state(|state| {
-            state.handle_acquire(handle, Connection::is_quiet, || Ticket {
-                reply: Reply::Remote { shard: from, token },
-                now: self.local.now(),
-                // The asking core keeps the deadline.
-                deadline: None,
-            })
+            state.handle_acquire(
+                handle,
+                |carrier: &Box<Carrier<C>>| carrier.is_quiet(),
+                || Ticket {
+                    reply: Reply::Remote { shard: from, token },
+                    now: self.local.now(),
+                    // The asking core keeps the deadline.
+                    deadline: None,
+                },
+            )
         });
         match admission {
-            Admission::Granted(grant) => self.lend(from, token, grant),
+            Admission::Granted(grant) => self.lend(from, token, grant.connection),
             Admission::Refused(refusal) => self.shared.send(from, Command::Refuse { token, refusal }),
             Admission::Queued(waiter) => {
                 self.abroad.borrow_mut().waiters.insert((from, token), waiter);
@@ -507,18 +570,18 @@ impl<C: Connector> Shard<C> {
     }
 
     /// A connection comes home from another core.
-    fn returned(&self, slot: SlotId, detached: Detached<C>) {
+    fn returned(self: &Rc<Self>, slot: SlotId, detached: Detached<C>) {
         if self.abroad.borrow_mut().lent.remove(&slot).is_none() {
             // Its carrier was given up for lost meanwhile.
             contain("a pooled connection", || drop(detached));
             return;
         }
-        let mut connection = C::Connection::attach(detached);
+        let mut carrier = self.load(self.index, slot, C::Connection::attach(detached));
         self.with_state(|state| {
             if !state.has_waiters() {
-                connection.arm(self.watch.watch(slot.to_bits()));
+                carrier.arm();
             }
-            state.handle_release(slot, connection);
+            state.handle_release(slot, carrier);
         });
         self.flush();
     }
@@ -531,7 +594,7 @@ impl<C: Connector> Shard<C> {
     }
 
     /// What another shard, or a user anywhere, has sent.
-    pub(crate) fn handle_command(&self, command: Command<C>) {
+    pub(crate) fn handle_command(self: &Rc<Self>, command: Command<C>) {
         match command {
             Command::Acquire { handle, from, token } => self.acquire_for(handle, from, token),
             Command::Cancel { from, token } => {

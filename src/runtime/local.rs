@@ -224,6 +224,15 @@ impl Local {
         !self.inbox.is_empty() || self.ports.borrow().iter().any(|(_, port)| (port.has_mail)())
     }
 
+    /// Anything to do for a turn now? For a simulation, which turns no core in vain.
+    pub(crate) fn has_work(&self) -> bool {
+        let (io, now) = {
+            let mut driver = self.driver.borrow_mut();
+            (driver.has_news() || driver.has_staged(), driver.now())
+        };
+        io || self.executor.has_ready() || self.has_mail() || self.next_deadline().is_some_and(|at| at <= now)
+    }
+
     fn fire_timers(&self) {
         if self.timers.borrow().is_empty() {
             return;

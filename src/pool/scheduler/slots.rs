@@ -197,19 +197,19 @@ impl<C> Slots<C> {
     }
 
     /// Shows the most recently used idle connection.
-    pub(super) fn newest_idle_mut(&mut self) -> Option<(SlotId, &mut C)> {
+    pub(super) fn newest_idle_mut(&mut self) -> Option<&mut C> {
         let id = self.newest_idle()?;
         match &mut self.slots[id.index as usize].phase {
-            Phase::Idle(connection) => Some((id, connection)),
+            Phase::Idle(connection) => Some(connection),
             _ => unreachable!("a slot on the idle list is idle"),
         }
     }
 
     /// Shows every idle connection.
-    pub(super) fn for_each_idle(&mut self, mut show: impl FnMut(SlotId, &mut C)) {
-        for (index, slot) in self.slots.iter_mut().enumerate() {
+    pub(super) fn for_each_idle(&mut self, mut show: impl FnMut(&mut C)) {
+        for slot in &mut self.slots {
             if let Phase::Idle(connection) = &mut slot.phase {
-                show(SlotId { index: index as u32, generation: slot.generation }, connection);
+                show(connection);
             }
         }
     }

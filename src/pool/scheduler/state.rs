@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::backoff::{Backoff, Retry};
 use super::queue::Waiters;
 use super::slots::Slots;
-use super::{Counters, Gauges, Lifecycle, SlotId, WaiterKey};
+use super::{Counters, Gauges, Lifecycle, WaiterKey};
 use crate::pool::Fairness;
 
 /// What a shard is limited to.
@@ -100,12 +100,12 @@ impl<C, W> State<C, W> {
     }
 
     /// The most recently used idle connection, to be looked after.
-    pub(crate) fn newest_idle_mut(&mut self) -> Option<(SlotId, &mut C)> {
+    pub(crate) fn newest_idle_mut(&mut self) -> Option<&mut C> {
         self.slots.newest_idle_mut()
     }
 
     /// Every idle connection, to be looked after.
-    pub(crate) fn for_each_idle(&mut self, show: impl FnMut(SlotId, &mut C)) {
+    pub(crate) fn for_each_idle(&mut self, show: impl FnMut(&mut C)) {
         self.slots.for_each_idle(show);
     }
 

@@ -400,13 +400,6 @@ impl Driver {
         true
     }
 
-    pub(crate) fn simulation(&self) -> Option<&SimPort> {
-        match &self.backend {
-            Backend::Sim(port) => Some(port),
-            Backend::Ring(_) => None,
-        }
-    }
-
     /// The kernel refused a multishot operation: only single ones from now on. False when it was given up before.
     pub(crate) fn give_up_multishot(&mut self) -> bool {
         let features = &mut self.features;
@@ -443,6 +436,7 @@ impl Driver {
             Backend::Ring(_) => self.drain_ring(),
             Backend::Sim(port) => {
                 port.close(&mut self.ops);
+                self.posts.settle(&mut self.ops, &mut self.backend);
                 true
             }
         };

@@ -23,7 +23,7 @@ use crate::upstream::Upstream;
 /// How long the upstream may take to show that it is there.
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
 /// How long a request may wait for a connection.
-const ACQUIRE_LIMIT: Duration = Duration::from_secs(1);
+const ACQUIRE_LIMIT: Duration = Duration::from_secs(2);
 /// How long the pool may take to close its connections at the end.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 

@@ -5,18 +5,21 @@
 //! here is shared, locked or counted between cores.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::rc::Rc;
+use std::time::Duration;
 
 use corelet::net::{ListenerOptions, TcpListener, TcpStream};
 use corelet::pool::{Pool, TcpConnector};
-use corelet::runtime::{CoreId, spawn};
+use corelet::runtime::{CoreId, spawn, timeout};
 
 use crate::lines::Lines;
 use crate::session::Session;
 
 /// Clients that one core serves at the same time. Those beyond it are told so instead of slowing down the rest.
 const MAX_CLIENTS_PER_CORE: usize = 8192;
+/// How long a client that is hung up on may go on talking.
+const LINGER: Duration = Duration::from_secs(1);
 const TOO_MANY_CLIENTS: &[u8] = b"ERROR too many clients\n";
 
 /// Listens on `address` on the current core and serves whoever comes until the runtime ends; gives the address, which
@@ -77,10 +80,7 @@ async fn serve(mut stream: TcpStream, mut session: Session) -> io::Result<()> {
             match lines.next_line() {
                 Ok(Some(line)) => session.answer(line, &mut answer).await,
                 Ok(None) => break,
-                Err(too_long) => {
-                    let (result, _) = stream.write_all(format!("ERROR {too_long}\n").into_bytes()).await;
-                    return result;
-                }
+                Err(too_long) => return hang_up(stream, format!("ERROR {too_long}\n")).await,
             }
             // One write for each reply costs no system call each: short writes wait for the core's next kernel entry
             // and leave together. A client that does not read stops here, and so is not read from either.
@@ -89,5 +89,17 @@ async fn serve(mut stream: TcpStream, mut session: Session) -> io::Result<()> {
             result?;
         }
     }
+    Ok(())
+}
+
+/// Ends a connection on which more may be coming, with a last word that arrives. Closed with bytes unread, the kernel
+/// would reset the connection, and the reset overtakes the word; so what still comes is read and thrown away, for a
+/// while.
+async fn hang_up(mut stream: TcpStream, last_word: String) -> io::Result<()> {
+    stream.write_all(last_word.into_bytes()).await.0?;
+    stream.shutdown(Shutdown::Write).await?;
+    let rest = async { while let Ok(Some(_)) = stream.receive().await {} };
+    // Whether the client has ended its side or the time is over: that was it.
+    let _ = timeout(LINGER, rest).await;
     Ok(())
 }

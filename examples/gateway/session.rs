@@ -11,7 +11,7 @@ use crate::front::{self, BadRequest, Request};
 use crate::resp;
 
 /// How long the upstream may take to answer. The wait for a connection has its own limit, the pool's acquire time-out.
-pub const EXCHANGE_LIMIT: Duration = Duration::from_secs(1);
+const EXCHANGE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Why a request gets an error for a reply.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,6 @@
 //!
 //! Never: any I/O of a request; waiting for another core.
 
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -22,6 +21,7 @@ use super::remote::Command;
 use super::scheduler::{Lifecycle, SlotId};
 use super::shard::{Departure, Destination, Shard};
 use crate::runtime::executor::panic_message;
+use crate::runtime::local::Port;
 use crate::runtime::{RawPid, Sleep, context, timeout};
 
 /// Commands handled before the rest of the core has its turn.
@@ -35,16 +35,10 @@ type ClosedAbroad = Pin<Box<dyn Future<Output = (SlotId, Destination)>>>;
 
 /// Starts the actor of `shard` on its core.
 pub(crate) fn start<C: Connector>(shard: &Rc<Shard<C>>, inbox: Receiver<Command<C>>) -> RawPid {
-    let seen = Rc::new(Cell::new(0));
-    let has_mail = {
-        let (inbox, shared, seen) = (inbox.clone(), Arc::clone(&shard.shared), Rc::clone(&seen));
-        move || !inbox.is_empty() || shared.epoch() != seen.get()
-    };
+    let port = Rc::new(Mail { shard: Rc::clone(shard), inbox: inbox.clone() });
     let mut actor = Actor {
         shard: Rc::clone(shard),
         inbox,
-        seen,
-        port: None,
         openings: FuturesUnordered::new(),
         closings: FuturesUnordered::new(),
         leavings: FuturesUnordered::new(),
@@ -53,23 +47,32 @@ pub(crate) fn start<C: Connector>(shard: &Rc<Shard<C>>, inbox: Receiver<Command<
         fired: Vec::new(),
         polling: false,
     };
-    let local = &shard.local;
-    let place = Rc::new(Cell::new(None));
-    let taken = Rc::clone(&place);
-    let (pid, _) = local.executor().spawn(async move {
-        actor.port = taken.take();
-        poll_fn(|cx| actor.poll(cx)).await;
-    });
-    place.set(Some(local.add_port(pid, has_mail)));
+    let (pid, _) = shard.local.executor().spawn(poll_fn(move |cx| actor.poll(cx)));
+    shard.set_port(shard.local.add_port(pid, port));
     pid
+}
+
+/// What the core looks at for the actor.
+struct Mail<C: Connector> {
+    shard: Rc<Shard<C>>,
+    inbox: Receiver<Command<C>>,
+}
+
+impl<C: Connector> Port for Mail<C> {
+    #[inline]
+    fn has_mail(&self) -> bool {
+        !self.inbox.is_empty() || self.shard.has_new_epoch()
+    }
+
+    #[inline]
+    fn turn_ends(&self) {
+        self.shard.start_clocks();
+    }
 }
 
 struct Actor<C: Connector> {
     shard: Rc<Shard<C>>,
     inbox: Receiver<Command<C>>,
-    /// The shared epoch that was last looked at.
-    seen: Rc<Cell<u64>>,
-    port: Option<usize>,
     openings: FuturesUnordered<Opening<C>>,
     closings: FuturesUnordered<Closing>,
     leavings: FuturesUnordered<Leaving<C>>,
@@ -111,8 +114,7 @@ impl<C: Connector> Actor<C> {
     }
 
     fn look_at_epoch(&mut self) {
-        let epoch = self.shard.shared.epoch();
-        if self.seen.replace(epoch) == epoch {
+        if !self.shard.see_epoch() {
             return;
         }
         let shared = &self.shard.shared;
@@ -120,7 +122,6 @@ impl<C: Connector> Actor<C> {
         if shared.is_closing() && running {
             // Status first: whoever is refused from here on learns the true cause.
             shared.publish(self.shard.index, Lifecycle::Closed);
-            self.seen.set(shared.epoch());
             self.shard.with_state(|state| state.drain_for_shutdown(Lifecycle::Closed));
         }
         self.shard.look_at_others();
@@ -300,9 +301,6 @@ impl<C: Connector> Drop for Actor<C> {
             shard.shared.publish(shard.index, Lifecycle::Closed);
             shard.with_state(|state| state.drain_for_shutdown(Lifecycle::Closed));
             shard.flush();
-        }
-        if let Some(port) = self.port {
-            shard.local.remove_port(port);
         }
         context::enter(&shard.local.clone(), || shard.end());
     }

@@ -47,13 +47,13 @@ impl<C: Connector> Handle<C> {
     /// Dropping the future gives up the place in the queue, or a connection that was already granted, at once.
     #[inline]
     pub fn acquire(&self) -> Acquire<'_, C> {
-        Acquire { handle: self, timeout: self.timeout, stage: Stage::New }
+        Acquire { handle: self, stage: Stage::New }
     }
 
     /// As [`acquire`](Handle::acquire), with a time limit of its own.
     #[inline]
     pub fn acquire_within(&self, limit: Duration) -> Acquire<'_, C> {
-        Acquire { handle: self, timeout: Some(limit), stage: Stage::New }
+        Acquire { handle: self, stage: Stage::Within(limit) }
     }
 
     /// Ends every acquire of this handle that waits with [`AcquireError::Deregistered`].
@@ -82,6 +82,8 @@ impl<C: Connector> fmt::Debug for Handle<C> {
 #[derive(Clone, Copy)]
 enum Stage {
     New,
+    /// New, with a time limit of its own.
+    Within(Duration),
     Waiting(WaiterKey),
     Forwarded(Token),
     Done,
@@ -91,17 +93,21 @@ enum Stage {
 #[must_use = "an acquire does nothing unless it is awaited"]
 pub struct Acquire<'a, C: Connector> {
     handle: &'a Handle<C>,
-    timeout: Option<Duration>,
     stage: Stage,
 }
 
 impl<C: Connector> Acquire<'_, C> {
-    fn begin(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
+    #[inline(always)]
+    fn begin(
+        &mut self,
+        timeout: Option<Duration>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Lease<C>, AcquireError>> {
         let Handle { shard, home, id, .. } = self.handle;
         if *home != shard.index {
-            return self.forward(cx);
+            return self.forward(timeout, cx);
         }
-        match shard.acquire(*id, self.timeout, cx) {
+        match shard.acquire(*id, timeout, cx) {
             Admission::Granted(grant) => {
                 self.stage = Stage::Done;
                 Poll::Ready(Ok(Lease::new(grant.connection)))
@@ -118,9 +124,13 @@ impl<C: Connector> Acquire<'_, C> {
     }
 
     #[cold]
-    fn forward(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
+    fn forward(
+        &mut self,
+        timeout: Option<Duration>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Lease<C>, AcquireError>> {
         let Handle { shard, home, id, .. } = self.handle;
-        match shard.forward(*home, *id, self.timeout, cx) {
+        match shard.forward(*home, *id, timeout, cx) {
             Ok(token) => {
                 self.stage = Stage::Forwarded(token);
                 Poll::Pending
@@ -141,7 +151,7 @@ impl<C: Connector> Acquire<'_, C> {
                 let connection = C::Connection::attach(grant.connection);
                 Lease::new(shard.load(grant.home, grant.slot, connection))
             }),
-            Stage::New | Stage::Done => panic!("an acquire was polled after its end"),
+            Stage::New | Stage::Within(_) | Stage::Done => panic!("an acquire was polled after its end"),
         };
         if polled.is_ready() {
             self.stage = Stage::Done;
@@ -155,16 +165,16 @@ impl<C: Connector> Future for Acquire<'_, C> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.stage {
-            Stage::New => {
-                if !self.handle.shard.local.executor().spend_budget() {
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-                self.begin(cx)
-            }
-            _ => self.proceed(cx),
+        let timeout = match self.stage {
+            Stage::New => self.handle.timeout,
+            Stage::Within(limit) => Some(limit),
+            _ => return self.proceed(cx),
+        };
+        if !self.handle.shard.local.executor().spend_budget() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
+        self.begin(timeout, cx)
     }
 }
 
@@ -172,7 +182,7 @@ impl<C: Connector> Drop for Acquire<'_, C> {
     #[inline]
     fn drop(&mut self) {
         match self.stage {
-            Stage::New | Stage::Done => {}
+            Stage::New | Stage::Within(_) | Stage::Done => {}
             Stage::Waiting(waiter) => self.handle.shard.cancel_waiter(waiter),
             Stage::Forwarded(token) => self.handle.shard.cancel_forward(token),
         }

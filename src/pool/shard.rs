@@ -73,6 +73,11 @@ pub(crate) struct Shard<C: Connector> {
     spares: RefCell<Vec<Box<Carrier<C>>>>,
     watch: Rc<WatchList>,
     actor: Cell<Option<RawPid>>,
+    port: Cell<Option<usize>>,
+    /// The shared epoch that was last looked at.
+    seen_epoch: Cell<u64>,
+    /// Acquires were queued or forwarded since their clocks were last started.
+    unclocked: Cell<bool>,
     /// When the actor will look at the deadlines next.
     actor_wakes_at: Cell<Option<Instant>>,
     ended: Cell<bool>,
@@ -99,6 +104,9 @@ impl<C: Connector> Shard<C> {
             spares: RefCell::new(Vec::new()),
             watch: WatchList::new(),
             actor: Cell::new(None),
+            port: Cell::new(None),
+            seen_epoch: Cell::new(0),
+            unclocked: Cell::new(false),
             actor_wakes_at: Cell::new(None),
             ended: Cell::new(false),
             spawns: Cell::new(0),
@@ -122,7 +130,7 @@ impl<C: Connector> Shard<C> {
     }
 
     /// An acquire of this core's own shard.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn acquire(
         &self,
         handle: HandleId,
@@ -133,11 +141,7 @@ impl<C: Connector> Shard<C> {
         let admission = self.state.borrow_mut().handle_acquire(
             handle,
             |carrier: &Box<Carrier<C>>| carrier.is_quiet(),
-            || {
-                let now = self.local.now();
-                let deadline = timeout.and_then(|timeout| now.checked_add(timeout));
-                Ticket { reply: Reply::Local(cx.waker().clone()), now, deadline }
-            },
+            || Ticket { reply: Reply::Local(cx.waker().clone()), timeout },
         );
         guard.disarm();
         if !matches!(admission, Admission::Granted(_)) {
@@ -186,14 +190,10 @@ impl<C: Connector> Shard<C> {
         };
         guard.disarm();
         drop(reply);
-        if self.ended.get() {
-            // The grant was counted among the leases that outlive the actor.
-            return self.close_late();
-        }
         self.flush();
     }
 
-    #[cold]
+    /// What comes back after the actor has ended was counted among the leases that outlive it.
     fn close_late(&self) {
         loop {
             let Some((_, carrier, _)) = self.with_state(|state| state.poll_close()) else { return };
@@ -202,11 +202,8 @@ impl<C: Connector> Shard<C> {
     }
 
     /// A lease of this shard's own slot has ended.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn give_back(&self, mut carrier: Box<Carrier<C>>) {
-        if self.ended.get() {
-            return self.give_back_late(carrier);
-        }
         let guard = FailOnUnwind(self);
         let mut state = self.state.borrow_mut();
         let slot = carrier.slot;
@@ -237,6 +234,9 @@ impl<C: Connector> Shard<C> {
     /// Tells the waiters whose fate is known, and has the actor do what is left.
     #[cold]
     pub(crate) fn flush(&self) {
+        if self.ended.get() {
+            return self.close_late();
+        }
         loop {
             let Some(notice) = self.state.borrow_mut().poll_notice() else { break };
             match notice.reply {
@@ -263,11 +263,43 @@ impl<C: Connector> Shard<C> {
 
     #[cold]
     fn after_queueing(&self) {
+        self.unclocked.set(true);
         self.flush();
+    }
+
+    /// At the end of a turn: what was queued in it, and still is, counts its time from now. An acquire that is served
+    /// within its turn never costs a look at the clock.
+    #[inline]
+    pub(crate) fn start_clocks(&self) {
+        if self.unclocked.replace(false) {
+            self.start_clocks_now();
+        }
+    }
+
+    #[cold]
+    fn start_clocks_now(&self) {
+        let now = self.local.now();
+        self.state.borrow_mut().start_clocks(now);
+        self.forwards.borrow_mut().start_clocks(now);
         let due = self.next_deadline();
         if due.is_some_and(|due| self.actor_wakes_at.get().is_none_or(|at| due < at)) {
             self.wake_actor();
         }
+    }
+
+    pub(crate) fn set_port(&self, port: usize) {
+        self.port.set(Some(port));
+    }
+
+    #[inline]
+    pub(crate) fn has_new_epoch(&self) -> bool {
+        self.shared.epoch() != self.seen_epoch.get()
+    }
+
+    /// Notes the epoch; true when it had moved on.
+    pub(crate) fn see_epoch(&self) -> bool {
+        let epoch = self.shared.epoch();
+        self.seen_epoch.replace(epoch) != epoch
     }
 
     /// When the actor has to look at the clock.
@@ -326,6 +358,9 @@ impl<C: Connector> Shard<C> {
     /// The actor has gone: no transition comes after this.
     pub(crate) fn end(&self) {
         self.local.remove_extension(self.shared.id);
+        if let Some(port) = self.port.take() {
+            self.local.remove_port(port);
+        }
         let stats = self.stats();
         self.ended.set(true);
         let departures = self.departures.take();
@@ -386,13 +421,9 @@ impl<C: Connector> Shard<C> {
         if self.ended.get() {
             return Err(Refusal::Closed);
         }
-        let now = self.local.now();
-        let deadline = timeout.and_then(|timeout| now.checked_add(timeout));
-        let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), now, deadline);
+        let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), timeout);
+        self.unclocked.set(true);
         self.shared.send(home, Command::Acquire { handle, from: self.index, token });
-        if deadline.is_some_and(|due| self.actor_wakes_at.get().is_none_or(|at| due < at)) {
-            self.wake_actor();
-        }
         Ok(token)
     }
 
@@ -553,9 +584,8 @@ impl<C: Connector> Shard<C> {
                 |carrier: &Box<Carrier<C>>| carrier.is_quiet(),
                 || Ticket {
                     reply: Reply::Remote { shard: from, token },
-                    now: self.local.now(),
                     // The asking core keeps the deadline.
-                    deadline: None,
+                    timeout: None,
                 },
             )
         });
@@ -564,7 +594,7 @@ impl<C: Connector> Shard<C> {
             Admission::Refused(refusal) => self.shared.send(from, Command::Refuse { token, refusal }),
             Admission::Queued(waiter) => {
                 self.abroad.borrow_mut().waiters.insert((from, token), waiter);
-                self.flush();
+                self.after_queueing();
             }
         }
     }

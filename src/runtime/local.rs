@@ -30,9 +30,17 @@ const MAILS_PER_TURN: usize = 256;
 /// Looks at the queues between two looks at the clock while spinning.
 const SPINS_PER_CLOCK: u32 = 32;
 
-/// A queue outside the mailbox that a task of this core reads: the core looks at it every turn and before it sleeps.
-struct Port {
-    has_mail: Box<dyn Fn() -> bool>,
+/// What an upper layer keeps on a core and the core looks after: a queue outside the mailbox that one task reads.
+pub(crate) trait Port {
+    /// Looked at every turn and before the core sleeps; true has the reader woken.
+    fn has_mail(&self) -> bool;
+
+    /// Called when the tasks of a turn have run.
+    fn turn_ends(&self);
+}
+
+struct OpenPort {
+    port: Rc<dyn Port>,
     reader: RawPid,
 }
 
@@ -43,7 +51,7 @@ pub(crate) struct Local {
     timers: RefCell<DeadlineQueue<Waker>>,
     driver: RefCell<Driver>,
     aftermath: RefCell<Aftermath>,
-    ports: RefCell<Slab<Port>>,
+    ports: RefCell<Slab<OpenPort>>,
     extensions: RefCell<FxHashMap<u64, Rc<dyn Any>>>,
     idle_probes: RefCell<Vec<Sender<u64>>>,
     mails: Cell<u64>,
@@ -104,6 +112,9 @@ impl Local {
             self.deliver();
             self.fire_timers();
             self.executor.run(POLLS_PER_TURN);
+            for (_, open) in &*self.ports.borrow() {
+                open.port.turn_ends();
+            }
             let more = self.executor.has_ready();
             if more {
                 self.submit()?;
@@ -213,15 +224,15 @@ impl Local {
                 Mail::End => self.ending.set(true),
             }
         }
-        for (_, port) in &*self.ports.borrow() {
-            if (port.has_mail)() {
-                self.executor.wake(port.reader.into());
+        for (_, open) in &*self.ports.borrow() {
+            if open.port.has_mail() {
+                self.executor.wake(open.reader.into());
             }
         }
     }
 
     fn has_mail(&self) -> bool {
-        !self.inbox.is_empty() || self.ports.borrow().iter().any(|(_, port)| (port.has_mail)())
+        !self.inbox.is_empty() || self.ports.borrow().iter().any(|(_, open)| open.port.has_mail())
     }
 
     /// Anything to do for a turn now? For a simulation, which turns no core in vain.
@@ -276,14 +287,14 @@ impl Local {
         });
     }
 
-    /// Has the core look at `has_mail` every turn and wake `reader` when it holds. The answer is for
-    /// [`remove_port`](Local::remove_port).
-    pub(crate) fn add_port(&self, reader: RawPid, has_mail: impl Fn() -> bool + 'static) -> usize {
-        self.ports.borrow_mut().insert(Port { has_mail: Box::new(has_mail), reader })
+    /// Has the core look after `port`, which `reader` reads. The answer is for [`remove_port`](Local::remove_port).
+    pub(crate) fn add_port(&self, reader: RawPid, port: Rc<dyn Port>) -> usize {
+        self.ports.borrow_mut().insert(OpenPort { port, reader })
     }
 
     pub(crate) fn remove_port(&self, port: usize) {
-        self.ports.borrow_mut().try_remove(port);
+        let removed = self.ports.borrow_mut().try_remove(port);
+        drop(removed);
     }
 
     /// A value that upper layers keep on the core, by a key of theirs.

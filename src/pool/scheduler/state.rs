@@ -173,7 +173,7 @@ impl<C, W> State<C, W> {
         assert!(opening <= self.max_connecting, "{opening} opens, of {} at most", self.max_connecting);
         let counters = &self.counters;
         let pending = (waiting + reserved) as u64;
-        assert_eq!(counters.acquires, counters.settled() + pending, "every acquire is accounted for once");
+        assert_eq!(counters.acquires(), counters.settled() + pending, "every acquire is accounted for once");
         let ended = counters.connect_failures + counters.closes.iter().sum::<u64>();
         let alive = (opening + idle + leased) as u64;
         assert_eq!(counters.opens, ended + alive, "every open is accounted for once");

@@ -55,7 +55,7 @@ pub(crate) struct Ring {
 impl Ring {
     /// Builds the ring of the calling thread, with the best flags that this kernel takes.
     pub(crate) fn new(config: &RingConfig, bell: RawFd) -> Result<Ring, StartError> {
-        let (mut ring, mut features) = probe::build(config)?;
+        let (ring, mut features) = probe::build(config)?;
         features.registered_ring = ring.submitter().register_ring_fd().is_ok();
         Ok(Ring {
             ring,

@@ -223,9 +223,12 @@ impl Executor {
                 None
             }
         };
-        // With the last reference goes a result that nobody waits for: user code, so not under the borrow.
-        if retired.is_some() {
-            contain("a task's result", || drop((retired, cell)));
+        if let Some(slot) = retired {
+            drop(slot);
+            // With the last reference goes a result that nobody waits for: user code, so not under the borrow.
+            if Rc::strong_count(&cell) == 1 {
+                contain("a task's result", || drop(cell));
+            }
         }
     }
 

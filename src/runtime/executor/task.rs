@@ -48,7 +48,7 @@ impl<F: Future> TaskCell<F> {
         TaskCell { stage: RefCell::new(Stage::Running(future)), joiner: Cell::new(None) }
     }
 
-    /// Replaces the future by its result. A panic in the future's drop counts as the task's panic.
+    /// Replaces the future by a result that is not its own. A panic in the future's drop counts as the task's panic.
     fn finish(&self, result: Result<F::Output, JoinError>) {
         let dropped = catch_unwind(AssertUnwindSafe(|| *self.stage.borrow_mut() = Stage::Taken));
         let result = match dropped {
@@ -56,6 +56,10 @@ impl<F: Future> TaskCell<F> {
             Err(payload) => Err(JoinError::panicked(payload)),
         };
         *self.stage.borrow_mut() = Stage::Finished(result);
+        self.wake_joiner();
+    }
+
+    fn wake_joiner(&self) {
         if let Some(joiner) = self.joiner.take() {
             joiner.wake();
         }
@@ -65,19 +69,26 @@ impl<F: Future> TaskCell<F> {
 impl<F: Future> Runnable for TaskCell<F> {
     #[inline]
     fn poll(&self, cx: &mut Context<'_>) -> bool {
-        let polled = {
+        let polled = catch_unwind(AssertUnwindSafe(|| {
             let mut stage = self.stage.borrow_mut();
             let Stage::Running(future) = &mut *stage else { return true };
             // SAFETY: the future lies inside an `Rc` allocation, which never moves its contents. Nothing moves it out
-            // of the stage: `finish` overwrites the stage, which drops the future in place, and `poll_join` moves
-            // out only a `Finished` stage. So a future that was pinned here stays put until it is dropped.
+            // of the stage: it ends by being overwritten, here or in `finish`, which drops it in place, and
+            // `poll_join` moves out only a `Finished` stage. So a future that was pinned here stays put until it is
+            // dropped.
             let future = unsafe { Pin::new_unchecked(future) };
-            catch_unwind(AssertUnwindSafe(|| future.poll(cx)))
-        };
+            match future.poll(cx) {
+                Poll::Pending => false,
+                Poll::Ready(output) => {
+                    *stage = Stage::Finished(Ok(output));
+                    true
+                }
+            }
+        }));
         match polled {
-            Ok(Poll::Pending) => false,
-            Ok(Poll::Ready(output)) => {
-                self.finish(Ok(output));
+            Ok(false) => false,
+            Ok(true) => {
+                self.wake_joiner();
                 true
             }
             Err(payload) => {

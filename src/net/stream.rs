@@ -244,11 +244,8 @@ impl Stream {
     /// Dropping the future closes the stream without waiting for it.
     pub async fn close(mut self) {
         self.writer.discard(&self.socket);
-        while self.reader.is_armed() {
-            // An error means that the receive has ended too.
-            let _ = poll_fn(|cx| self.reader.poll_disarm(&self.socket, cx)).await;
-            self.reader.forget_unread();
-        }
+        // An error means that the receive has ended too.
+        let _ = poll_fn(|cx| self.reader.poll_disarm(&self.socket, cx)).await;
         // What a dropped future left in flight has been cancelled; its end comes with one of the next turns.
         while !self.socket.descriptor.is_unique() {
             yield_now().await;

@@ -20,6 +20,7 @@ use super::connector::Connector;
 use super::remote::Command;
 use super::scheduler::{Lifecycle, SlotId};
 use super::shard::{Departure, Destination, Shard};
+use super::shared::Loan;
 use crate::runtime::executor::panic_message;
 use crate::runtime::local::Port;
 use crate::runtime::{RawPid, Sleep, context, timeout};
@@ -31,7 +32,7 @@ type Opening<C> = Pin<Box<dyn Future<Output = (SlotId, io::Result<<C as Connecto
 type Closing = Pin<Box<dyn Future<Output = SlotId>>>;
 /// A departing connection, once nothing is in flight on it; an unfit one says so.
 type Leaving<C> = Pin<Box<dyn Future<Output = (Departure<C>, io::Result<()>)>>>;
-type ClosedAbroad = Pin<Box<dyn Future<Output = (SlotId, Destination)>>>;
+type ClosedAbroad<C> = Pin<Box<dyn Future<Output = (SlotId, Destination, Loan<C>)>>>;
 
 /// Starts the actor of `shard` on its core.
 pub(crate) fn start<C: Connector>(shard: &Rc<Shard<C>>, inbox: Receiver<Command<C>>) -> RawPid {
@@ -76,7 +77,7 @@ struct Actor<C: Connector> {
     openings: FuturesUnordered<Opening<C>>,
     closings: FuturesUnordered<Closing>,
     leavings: FuturesUnordered<Leaving<C>>,
-    closed_abroad: FuturesUnordered<ClosedAbroad>,
+    closed_abroad: FuturesUnordered<ClosedAbroad<C>>,
     timer: Option<Sleep>,
     fired: Vec<u64>,
     /// Set while a poll is under way: a drop that finds it set is that of a panicked actor.
@@ -159,8 +160,9 @@ impl<C: Connector> Actor<C> {
             let shared = Arc::clone(&self.shard.shared);
             self.openings.push(Box::pin(async move {
                 let limit = shared.settings.connect_timeout;
-                let connect = AssertUnwindSafe(timeout(limit, shared.connector.connect())).catch_unwind();
-                let connected = match connect.await {
+                // Inside, because a connector may panic already when it makes its future.
+                let connect = async { timeout(limit, shared.connector.connect()).await };
+                let connected = match AssertUnwindSafe(connect).catch_unwind().await {
                     Ok(Ok(result)) => result,
                     Ok(Err(elapsed)) => Err(io::Error::new(io::ErrorKind::TimedOut, elapsed)),
                     Err(panic) => {
@@ -177,8 +179,8 @@ impl<C: Connector> Actor<C> {
             let Some(connection) = self.shard.unload(carrier) else { continue };
             tracing::trace!(pool = self.shard.shared.id, ?reason, "closing a connection");
             self.closings.push(Box::pin(async move {
-                // A panic must not cost the slot.
-                let _ = AssertUnwindSafe(connection.close()).catch_unwind().await;
+                // A panic must not cost the slot, not even one in making the future.
+                let _ = AssertUnwindSafe(async { connection.close().await }).catch_unwind().await;
                 slot
             }));
         }
@@ -186,10 +188,12 @@ impl<C: Connector> Actor<C> {
 
     fn start_leaving(&mut self) {
         for mut departure in self.shard.take_departures() {
-            if let to @ Destination::Close { .. } = departure.to {
+            if let Destination::Close { .. } = departure.to {
                 self.closed_abroad.push(Box::pin(async move {
-                    let _ = AssertUnwindSafe(departure.connection.close()).catch_unwind().await;
-                    (departure.slot, to)
+                    let Departure { slot, connection, to, loan } = departure;
+                    let close = async { connection.close().await };
+                    let _ = AssertUnwindSafe(close).catch_unwind().await;
+                    (slot, to, loan)
                 }));
             } else {
                 self.leavings.push(Box::pin(async move {
@@ -215,10 +219,10 @@ impl<C: Connector> Actor<C> {
             progress = true;
             self.leave(departure, quiesced);
         }
-        while let Poll::Ready(Some((slot, to))) = Pin::new(&mut self.closed_abroad).poll_next(cx) {
+        while let Poll::Ready(Some((slot, to, loan))) = Pin::new(&mut self.closed_abroad).poll_next(cx) {
             progress = true;
             if let Destination::Close { shard, reason } = to {
-                self.shard.tell_gone(shard, slot, reason);
+                self.shard.tell_gone(shard, slot, reason, loan);
             }
         }
         progress
@@ -245,14 +249,15 @@ impl<C: Connector> Actor<C> {
     }
 
     fn leave(&self, departure: Departure<C>, quiesced: io::Result<()>) {
-        let Departure { slot, connection, to } = departure;
+        let Departure { slot, connection, to, loan } = departure;
         let connection = match quiesced {
             Ok(()) => match connection.detach() {
-                Ok(detached) => return self.shard.dispatch(slot, detached, to),
+                Ok(detached) => return self.shard.dispatch(slot, detached, to, loan),
                 Err(connection) => connection,
             },
             Err(_) => connection,
         };
+        loan.settled();
         match to {
             Destination::Asker { shard, token } => {
                 self.shard.lend_failed(slot, connection, shard, token);
@@ -266,20 +271,17 @@ impl<C: Connector> Actor<C> {
     }
 
     fn arm_timer(&mut self, cx: &mut Context<'_>) {
-        loop {
-            let due = self.shard.next_deadline();
-            if self.timer.as_ref().map(Sleep::deadline) != due {
-                self.timer = due.map(|due| Sleep::on(&self.shard.local, due));
-                self.shard.set_actor_wakes_at(due);
-            }
-            let Some(timer) = &mut self.timer else { return };
-            if Pin::new(timer).poll(cx).is_pending() {
-                return;
-            }
+        let due = self.shard.next_deadline();
+        if self.timer.as_ref().map(Sleep::deadline) != due {
+            self.timer = due.map(|due| Sleep::on(&self.shard.local, due));
+            self.shard.set_actor_wakes_at(due);
+        }
+        let Some(timer) = &mut self.timer else { return };
+        if Pin::new(timer).poll(cx).is_ready() {
             // It fired and was for a deadline that is still ahead of the clock just read: look again.
             self.timer = None;
+            self.shard.set_actor_wakes_at(None);
             cx.waker().wake_by_ref();
-            return;
         }
     }
 

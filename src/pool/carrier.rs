@@ -18,8 +18,8 @@ pub(crate) struct Carrier<C: Connector> {
     pub(crate) slot: SlotId,
     /// Absent only while the carrier is a spare one.
     pub(crate) connection: Option<C::Connection>,
-    /// An exchange has run during this lease.
-    pub(crate) used: bool,
+    /// Its receive is armed, from when it was idle: no exchange has run since.
+    pub(crate) armed: bool,
     /// No exchange is under way, and the last one ended well.
     pub(crate) clean: bool,
 }
@@ -32,7 +32,8 @@ impl<C: Connector> Carrier<C> {
 
     /// Has the shard told when something arrives.
     pub(crate) fn arm(&mut self) {
-        if let Some(connection) = &mut self.connection {
+        if let Some(connection) = self.connection.as_mut().filter(|_| !self.armed) {
+            self.armed = true;
             connection.arm(self.shard.watch().watch(self.slot.to_bits()));
         }
     }

@@ -13,7 +13,7 @@ use super::connector::Connector;
 use super::error::AcquireError;
 use super::lease::Lease;
 use super::pools::Users;
-use super::remote::Token;
+use super::remote::{Lent, Token};
 use super::scheduler::{Admission, HandleId, WaiterKey};
 use super::shard::Shard;
 use crate::runtime::CoreId;
@@ -148,7 +148,10 @@ impl<C: Connector> Acquire<'_, C> {
         let polled = match self.stage {
             Stage::Waiting(waiter) => shard.poll_waiter(waiter, cx).map_ok(Lease::new),
             Stage::Forwarded(token) => shard.poll_forward(token, cx).map_ok(|grant| {
-                let connection = C::Connection::attach(grant.connection);
+                let Lent { connection, loan } = grant.connection;
+                let connection = C::Connection::attach(connection);
+                // From here on the lease sends it home.
+                loan.settled();
                 Lease::new(shard.load(grant.home, grant.slot, connection))
             }),
             Stage::New | Stage::Within(_) | Stage::Done => panic!("an acquire was polled after its end"),

@@ -20,7 +20,6 @@ pub struct Lease<C: Connector>(Option<Box<Carrier<C>>>);
 impl<C: Connector> Lease<C> {
     #[inline]
     pub(super) fn new(mut carrier: Box<Carrier<C>>) -> Lease<C> {
-        carrier.used = false;
         carrier.clean = true;
         Lease(Some(carrier))
     }
@@ -54,7 +53,7 @@ impl<C: Connector> Lease<C> {
         let Some(connection) = carrier.connection.as_mut().filter(|_| carrier.clean) else {
             return Err(ExchangeError::Dirty);
         };
-        carrier.used = true;
+        carrier.armed = false;
         carrier.clean = false;
         let result = exchange(connection).await;
         carrier.clean = result.is_ok() && connection.is_quiet();

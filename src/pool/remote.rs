@@ -13,12 +13,19 @@ use slab::Slab;
 use super::connection::Connection;
 use super::connector::Connector;
 use super::scheduler::{CloseReason, HandleId, Refusal, SlotId, Stage};
-use super::shared::LeaseEnd;
+use super::shared::{LeaseEnd, Loan};
 use super::stats::ShardStats;
 use crate::runtime::timer::{DeadlineKey, DeadlineQueue};
 
 /// A connection between two cores.
 pub(crate) type Detached<C> = <<C as Connector>::Connection as Connection>::Detached;
+
+/// A connection that was lent, on its way to the asking core.
+pub(crate) struct Lent<C: Connector> {
+    pub(crate) connection: Detached<C>,
+    // Dropped second: the slot is free when the connection has gone.
+    pub(crate) loan: Loan<C>,
+}
 
 /// What shards say to each other. Each core's shard of a pool reads one queue of these.
 pub(crate) enum Command<C: Connector> {
@@ -33,7 +40,7 @@ pub(crate) enum Command<C: Connector> {
     /// To the home shard: a lease on another core has ended, and the connection with it.
     Gone { slot: SlotId, reason: CloseReason, end: LeaseEnd<C> },
     /// To the asking shard: its connection, from shard `home`.
-    Grant { token: Token, home: usize, slot: SlotId, connection: Detached<C> },
+    Grant { token: Token, home: usize, slot: SlotId, connection: Lent<C> },
     /// To the asking shard.
     Refuse { token: Token, refusal: Refusal },
     /// From anywhere.

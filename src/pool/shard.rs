@@ -9,22 +9,22 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::actor;
 use super::carrier::Carrier;
 use super::connection::Connection;
 use super::connector::Connector;
-use super::remote::{Cancelled, Command, Detached, Forwards, RemoteGrant, Token};
+use super::remote::{Cancelled, Command, Detached, Forwards, Lent, RemoteGrant, Token};
 use super::scheduler::{
     Admission, CloseReason, HandleId, Lifecycle, Refusal, SlotId, State, Taken, Ticket, WaiterKey,
 };
-use super::shared::Shared;
+use super::shared::{Loan, Shared};
 use super::stats::ShardStats;
-use crate::runtime::RawPid;
 use crate::runtime::executor::contain;
 use crate::runtime::local::Local;
 use crate::runtime::watch::WatchList;
+use crate::runtime::{RawPid, context};
 
 /// How a queued waiter is told.
 #[derive(Debug)]
@@ -49,6 +49,7 @@ pub(crate) struct Departure<C: Connector> {
     pub(crate) slot: SlotId,
     pub(crate) connection: C::Connection,
     pub(crate) to: Destination,
+    pub(crate) loan: Loan<C>,
 }
 
 /// What this shard knows of other cores' dealings with it.
@@ -56,8 +57,8 @@ pub(crate) struct Departure<C: Connector> {
 struct Abroad {
     /// Their queued acquires, to be found by a cancel.
     waiters: FxHashMap<(usize, Token), WaiterKey>,
-    /// Who has which connection.
-    lent: FxHashMap<SlotId, usize>,
+    /// Their granted acquires whose connection is not yet fit to leave; a cancel takes them out.
+    leaving: FxHashSet<(usize, Token)>,
     lends: u64,
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct Shard<C: Connector> {
     pub(crate) local: Rc<Local>,
     pub(crate) shared: Arc<Shared<C>>,
     state: RefCell<State<Box<Carrier<C>>, Reply>>,
-    forwards: RefCell<Forwards<Detached<C>>>,
+    forwards: RefCell<Forwards<Lent<C>>>,
     abroad: RefCell<Abroad>,
     departures: RefCell<Vec<Departure<C>>>,
     /// Carriers whose connection has gone, for the next one that comes.
@@ -204,22 +205,31 @@ impl<C: Connector> Shard<C> {
     /// A lease of this shard's own slot has ended.
     #[inline(always)]
     pub(crate) fn give_back(&self, mut carrier: Box<Carrier<C>>) {
+        if self.ended.get() {
+            return self.give_back_late(carrier);
+        }
+        let slot = carrier.slot;
+        let slot_guard = LoseOnUnwind(self, slot);
         let guard = FailOnUnwind(self);
         let mut state = self.state.borrow_mut();
-        let slot = carrier.slot;
         if carrier.clean && carrier.is_quiet() {
-            // A connection that goes to a waiter at once is not idle; one that was not used is still armed.
-            if carrier.used && !state.has_waiters() {
+            // A connection that goes to a waiter at once is not idle, and so is not armed either.
+            if !carrier.armed && !state.has_waiters() {
                 carrier.arm();
+                if !context::is_inside(&self.local) {
+                    // What was armed is to be submitted.
+                    self.wake_actor();
+                }
             }
             state.handle_release(slot, carrier);
         } else {
-            let reason = if carrier.used { CloseReason::Dirty } else { CloseReason::Broken };
+            let reason = if carrier.armed { CloseReason::Broken } else { CloseReason::Dirty };
             state.handle_discard(slot, carrier, reason);
         }
         let quiet = !state.has_output();
         drop(state);
         guard.disarm();
+        slot_guard.disarm();
         if !quiet {
             self.flush();
         }
@@ -318,7 +328,8 @@ impl<C: Connector> Shard<C> {
 
     pub(crate) fn wake_actor(&self) {
         if let Some(actor) = self.actor.get() {
-            self.local.executor().wake(actor.into());
+            // Not by the executor directly: outside a turn the core may have announced that it sleeps.
+            context::wake(actor.into());
         }
     }
 
@@ -361,7 +372,10 @@ impl<C: Connector> Shard<C> {
         if let Some(port) = self.port.take() {
             self.local.remove_port(port);
         }
-        let stats = self.stats();
+        let mut stats = self.stats();
+        // With the actor go the attempts it had under way, and what it had not finished closing.
+        stats.connect_failures += stats.opening as u64;
+        (stats.opening, stats.closing) = (0, 0);
         self.ended.set(true);
         let departures = self.departures.take();
         contain("pooled connections", || drop(departures));
@@ -369,10 +383,16 @@ impl<C: Connector> Shard<C> {
         let outstanding = stats.leased as isize;
         let idle = self.with_state(|state| std::iter::from_fn(|| state.poll_close()).collect::<Vec<_>>());
         contain("pooled connections", || drop(idle));
+        let refusal = self.end_refusal();
         for home in 0..self.shared.links.len() {
-            self.fail_home(home, &Refusal::Closed);
+            self.fail_home(home, &refusal);
         }
         self.shared.actor_ended(self.index, stats, outstanding);
+    }
+
+    /// What acquires get that this core, without its actor, can no longer forward.
+    fn end_refusal(&self) -> Refusal {
+        self.shared.refusal(self.index).unwrap_or(Refusal::Closed)
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -419,7 +439,7 @@ impl<C: Connector> Shard<C> {
             return Err(refusal);
         }
         if self.ended.get() {
-            return Err(Refusal::Closed);
+            return Err(self.end_refusal());
         }
         let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), timeout);
         self.unclocked.set(true);
@@ -431,7 +451,7 @@ impl<C: Connector> Shard<C> {
         &self,
         token: Token,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<RemoteGrant<Detached<C>>, Refusal>> {
+    ) -> Poll<Result<RemoteGrant<Lent<C>>, Refusal>> {
         self.forwards.borrow_mut().poll(token, cx.waker())
     }
 
@@ -446,13 +466,15 @@ impl<C: Connector> Shard<C> {
         }
     }
 
-    fn return_unused(&self, grant: RemoteGrant<Detached<C>>) {
-        let RemoteGrant { home, slot, connection } = grant;
+    fn return_unused(&self, grant: RemoteGrant<Lent<C>>) {
+        let RemoteGrant { home, slot, connection: Lent { connection, loan } } = grant;
+        loan.settled();
         let end = self.shared.lease_end(home);
         self.shared.send(home, Command::Return { slot, connection, end });
     }
 
-    pub(crate) fn tell_gone(&self, home: usize, slot: SlotId, reason: CloseReason) {
+    pub(crate) fn tell_gone(&self, home: usize, slot: SlotId, reason: CloseReason, loan: Loan<C>) {
+        loan.settled();
         let end = self.shared.lease_end(home);
         self.shared.send(home, Command::Gone { slot, reason, end });
     }
@@ -460,12 +482,14 @@ impl<C: Connector> Shard<C> {
     /// A lease of another core's slot has ended on this core.
     pub(crate) fn send_home(&self, carrier: Box<Carrier<C>>) {
         let (shard, slot) = (carrier.home, carrier.slot);
+        // First, so that a panic in `is_quiet` does not cost the slot.
+        let loan = Loan::new(&self.shared, shard, slot);
         let to = match carrier.clean && carrier.is_quiet() {
             true => Destination::Home { shard },
             false => Destination::Close { shard, reason: CloseReason::Dirty },
         };
         if let Some(connection) = self.unload(carrier) {
-            self.depart(Departure { slot, connection, to });
+            self.depart(Departure { slot, connection, to, loan });
         }
     }
 
@@ -483,12 +507,13 @@ impl<C: Connector> Shard<C> {
                 carrier.home = home;
                 carrier.slot = slot;
                 carrier.connection = connection;
-                carrier.used = false;
+                carrier.armed = false;
                 carrier.clean = true;
                 carrier
             }
             None => {
-                Box::new(Carrier { shard: Rc::clone(self), home, slot, connection, used: false, clean: true })
+                let shard = Rc::clone(self);
+                Box::new(Carrier { shard, home, slot, connection, armed: false, clean: true })
             }
         }
     }
@@ -505,17 +530,17 @@ impl<C: Connector> Shard<C> {
 
     /// Sends a connection to another core, at once when nothing is in flight on it.
     fn depart(&self, departure: Departure<C>) {
-        let Departure { slot, connection, to } = departure;
+        let Departure { slot, connection, to, loan } = departure;
         if let Destination::Close { shard, reason } = to
             && self.ended.get()
         {
             contain("a pooled connection", || drop(connection));
-            return self.tell_gone(shard, slot, reason);
+            return self.tell_gone(shard, slot, reason, loan);
         }
         let connection = match to {
             Destination::Close { .. } => connection,
             _ => match connection.detach() {
-                Ok(detached) => return self.dispatch(slot, detached, to),
+                Ok(detached) => return self.dispatch(slot, detached, to, loan),
                 Err(connection) => connection,
             },
         };
@@ -524,19 +549,22 @@ impl<C: Connector> Shard<C> {
             | Destination::Asker { shard, .. }
             | Destination::Close { shard, .. }) = to;
             contain("a pooled connection", || drop(connection));
-            return self.tell_gone(shard, slot, CloseReason::Shutdown);
+            return self.tell_gone(shard, slot, CloseReason::Shutdown, loan);
         }
-        self.departures.borrow_mut().push(Departure { slot, connection, to });
+        self.departures.borrow_mut().push(Departure { slot, connection, to, loan });
         self.wake_actor();
     }
 
-    pub(crate) fn dispatch(&self, slot: SlotId, connection: Detached<C>, to: Destination) {
+    pub(crate) fn dispatch(&self, slot: SlotId, connection: Detached<C>, to: Destination, loan: Loan<C>) {
         match to {
             Destination::Asker { shard, token } => {
+                self.abroad.borrow_mut().leaving.remove(&(shard, token));
+                let connection = Lent { connection, loan };
                 let grant = Command::Grant { token, home: self.index, slot, connection };
                 self.shared.send(shard, grant);
             }
             Destination::Home { shard } => {
+                loan.settled();
                 let end = self.shared.lease_end(shard);
                 self.shared.send(shard, Command::Return { slot, connection, end });
             }
@@ -553,12 +581,12 @@ impl<C: Connector> Shard<C> {
         let slot = carrier.slot;
         {
             let mut abroad = self.abroad.borrow_mut();
-            abroad.lent.insert(slot, shard);
             abroad.lends += 1;
+            abroad.leaving.insert((shard, token));
         }
-        let to = Destination::Asker { shard, token };
+        let loan = Loan::new(&self.shared, self.index, slot);
         if let Some(connection) = self.unload(carrier) {
-            self.depart(Departure { slot, connection, to });
+            self.depart(Departure { slot, connection, to: Destination::Asker { shard, token }, loan });
         }
     }
 
@@ -570,14 +598,19 @@ impl<C: Connector> Shard<C> {
         shard: usize,
         token: Token,
     ) {
-        self.abroad.borrow_mut().lent.remove(&slot);
         let carrier = self.load(self.index, slot, connection);
         self.with_state(|state| state.handle_discard(slot, carrier, CloseReason::Broken));
-        self.acquire_for(HandleId::RETRIED, shard, token);
+        if self.abroad.borrow_mut().leaving.remove(&(shard, token)) {
+            self.acquire_for(HandleId::RETRIED, shard, token);
+        }
     }
 
     /// An acquire of a task on another core.
     fn acquire_for(&self, handle: HandleId, from: usize, token: Token) {
+        if self.shared.has_ended(from) {
+            // Nobody is left there to take the answer.
+            return;
+        }
         let admission = self.with_state(|state| {
             state.handle_acquire(
                 handle,
@@ -601,11 +634,7 @@ impl<C: Connector> Shard<C> {
 
     /// A connection comes home from another core.
     fn returned(self: &Rc<Self>, slot: SlotId, detached: Detached<C>) {
-        if self.abroad.borrow_mut().lent.remove(&slot).is_none() {
-            // Its carrier was given up for lost meanwhile.
-            contain("a pooled connection", || drop(detached));
-            return;
-        }
+        let slot_guard = LoseOnUnwind(self, slot);
         let mut carrier = self.load(self.index, slot, C::Connection::attach(detached));
         self.with_state(|state| {
             if !state.has_waiters() {
@@ -613,14 +642,13 @@ impl<C: Connector> Shard<C> {
             }
             state.handle_release(slot, carrier);
         });
+        slot_guard.disarm();
         self.flush();
     }
 
     fn gone(&self, slot: SlotId, reason: CloseReason) {
-        if self.abroad.borrow_mut().lent.remove(&slot).is_some() {
-            self.with_state(|state| state.handle_lost(slot, reason));
-            self.flush();
-        }
+        self.with_state(|state| state.handle_lost(slot, reason));
+        self.flush();
     }
 
     /// What another shard, or a user anywhere, has sent.
@@ -628,7 +656,11 @@ impl<C: Connector> Shard<C> {
         match command {
             Command::Acquire { handle, from, token } => self.acquire_for(handle, from, token),
             Command::Cancel { from, token } => {
-                let waiter = self.abroad.borrow_mut().waiters.remove(&(from, token));
+                let waiter = {
+                    let mut abroad = self.abroad.borrow_mut();
+                    abroad.leaving.remove(&(from, token));
+                    abroad.waiters.remove(&(from, token))
+                };
                 if let Some(waiter) = waiter {
                     self.cancel_waiter(waiter);
                 }
@@ -673,20 +705,17 @@ impl<C: Connector> Shard<C> {
         }
     }
 
-    /// Looks at how far the other shards have come: what was asked of an ended one ends, and what it had borrowed is
-    /// lost.
+    /// Looks at how far the other shards have come: what was asked of an ended one ends, and what was asked from there.
+    /// What it has borrowed comes back by itself, or its loss is told.
     pub(crate) fn look_at_others(&self) {
         for shard in (0..self.shared.links.len()).filter(|shard| *shard != self.index) {
             let Some(refusal) = self.shared.refusal(shard) else { continue };
             self.fail_home(shard, &refusal);
             if self.shared.has_ended(shard) {
-                let lost: Vec<SlotId> = {
-                    let abroad = self.abroad.borrow();
-                    abroad.lent.iter().filter(|(_, at)| **at == shard).map(|(slot, _)| *slot).collect()
-                };
-                for slot in lost {
-                    self.gone(slot, CloseReason::Lost);
-                }
+                let mut abroad = self.abroad.borrow_mut();
+                let orphans: Vec<_> = abroad.waiters.extract_if(|(from, _), _| *from == shard).collect();
+                drop(abroad);
+                orphans.into_iter().for_each(|(_, waiter)| self.cancel_waiter(waiter));
             }
         }
     }
@@ -711,5 +740,23 @@ impl<C: Connector> Drop for FailOnUnwind<'_, C> {
     #[cold]
     fn drop(&mut self) {
         contain("a failed shard", || self.0.fail());
+    }
+}
+
+/// Counts a slot's connection as lost when it is dropped by a panic that has taken the connection with it: nobody else
+/// ever would, and a drain would wait for that lease.
+struct LoseOnUnwind<'a, C: Connector>(&'a Shard<C>, SlotId);
+
+impl<C: Connector> LoseOnUnwind<'_, C> {
+    #[inline]
+    fn disarm(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<C: Connector> Drop for LoseOnUnwind<'_, C> {
+    #[cold]
+    fn drop(&mut self) {
+        contain("a failed shard", || self.0.gone(self.1, CloseReason::Broken));
     }
 }

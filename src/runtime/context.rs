@@ -7,7 +7,7 @@ use std::task::Poll;
 use super::executor::waker::WakeTarget;
 use super::identity::{CoreId, RawPid};
 use super::join::JoinHandle;
-use super::local::Local;
+use super::local::{CoreStats, Local};
 use super::mesh::{self, Mail};
 use super::runtime_handle::RuntimeHandle;
 
@@ -19,6 +19,12 @@ pub(crate) fn enter<R>(local: &Rc<Local>, f: impl FnOnce() -> R) -> R {
 }
 
 const OUTSIDE: &str = "this must be called on a core: from a task of a corelet runtime";
+
+/// Whether the thread is inside a turn of that core.
+#[inline]
+pub(crate) fn is_inside(local: &Rc<Local>) -> bool {
+    CURRENT.is_set() && CURRENT.with(|current| Rc::ptr_eq(current, local))
+}
 
 /// The current core, inside a turn.
 pub(crate) fn try_current() -> Option<Rc<Local>> {
@@ -97,6 +103,11 @@ pub fn current_core() -> Option<CoreId> {
 /// The identity of the running task; none outside a task.
 pub fn current_task() -> Option<RawPid> {
     try_current()?.executor().current()
+}
+
+/// The counts of the core that the caller runs on; none outside a turn of a core.
+pub fn core_stats() -> Option<CoreStats> {
+    try_current().map(|local| local.stats())
 }
 
 /// The runtime that the caller runs on.

@@ -25,7 +25,7 @@ pub(crate) mod timer;
 pub(crate) mod watch;
 
 pub use builder::{Cores, GuestCore, RuntimeBuilder};
-pub use context::{current_core, current_task, handle, spawn, yield_now};
+pub use context::{core_stats, current_core, current_task, handle, spawn, yield_now};
 pub use core::Core;
 pub use driver::sim::trace::{TraceEvent, TraceKind};
 pub use driver::{DriverStats, EnterCall, EnterHook, Features};

@@ -264,6 +264,7 @@ impl Driver {
         if self.ops.abandon(key, keep) && !self.closed {
             self.backend.push_cancel(key);
         }
+        self.close_orphans();
     }
 
     pub(crate) fn post(&mut self, earlier: Option<PostKey>, to: &Descriptor, bytes: &[u8]) -> Posting {
@@ -274,7 +275,7 @@ impl Driver {
     }
 
     pub(crate) fn poll_posted(&mut self, key: PostKey, waker: &Waker) -> Poll<io::Result<()>> {
-        self.posts.poll(key, waker)
+        self.posts.poll(key, waker, &mut self.ops.aftermath)
     }
 
     pub(crate) fn posted_trouble(&mut self, key: PostKey) -> Option<io::Error> {
@@ -286,11 +287,11 @@ impl Driver {
     }
 
     pub(crate) fn disown_posted(&mut self, key: PostKey) {
-        self.posts.disown(key);
+        self.posts.disown(key, &mut self.ops.aftermath);
     }
 
     pub(crate) fn discard_posted(&mut self, key: PostKey) {
-        if let Some((op, buffer)) = self.posts.discard(key) {
+        if let Some((op, buffer)) = self.posts.discard(key, &mut self.ops.aftermath) {
             self.abandon(op, Some(Box::new(buffer)));
         }
     }
@@ -331,7 +332,7 @@ impl Driver {
     }
 
     fn close_orphans(&mut self) {
-        while let Some(result) = self.ops.aftermath.orphans.pop() {
+        while let Some(result) = self.ops.orphans.pop() {
             drop(self.adopt(result));
         }
     }
@@ -409,12 +410,9 @@ impl Driver {
         true
     }
 
-    /// The kernel refused a multishot operation: only single ones from now on. False when it was given up before.
-    pub(crate) fn give_up_multishot(&mut self) -> bool {
-        let features = &mut self.features;
-        let had = features.multishot_accept || features.multishot_receive;
-        (features.multishot_accept, features.multishot_receive) = (false, false);
-        had
+    /// The kernel refused a multishot operation: only single ones from now on.
+    pub(crate) fn give_up_multishot(&mut self) {
+        (self.features.multishot_accept, self.features.multishot_receive) = (false, false);
     }
 
     pub(crate) fn features(&self) -> Features {
@@ -437,7 +435,7 @@ impl Driver {
         }
         let flushed = self.submit();
         self.closed = true;
-        self.posts.disown_all();
+        self.posts.disown_all(&mut self.ops.aftermath);
         if let Err(error) = flushed {
             tracing::error!(%error, "a closing ring could not be flushed");
         }
@@ -458,6 +456,9 @@ impl Driver {
             std::mem::forget(std::mem::replace(&mut self.ops, Ops::new(None)));
             std::mem::forget(std::mem::take(&mut self.posts));
             std::mem::forget(self.buffers.take());
+            if let Backend::Ring(ring) = &mut self.backend {
+                ring.leak_doorbell();
+            }
         }
     }
 
@@ -478,7 +479,10 @@ impl Driver {
                 tracing::error!(%error, "a closing ring could not be drained");
                 return false;
             }
-            self.posts.settle(&mut self.ops, &mut self.backend);
+            // As in `reap`: a failed send's completion may be among those that overflowed.
+            if !ring.overflowing() {
+                self.posts.settle(&mut self.ops, &mut self.backend);
+            }
             if Instant::now() >= deadline {
                 return false;
             }

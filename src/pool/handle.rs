@@ -124,7 +124,7 @@ impl<C: Connector> Acquire<'_, C> {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn forward(
         &mut self,
         timeout: Option<Duration>,
@@ -143,7 +143,7 @@ impl<C: Connector> Acquire<'_, C> {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn proceed(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
         let Handle { shard, .. } = self.handle;
         let polled = match self.stage {

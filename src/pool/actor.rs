@@ -264,20 +264,17 @@ impl<C: Connector> Actor<C> {
     }
 
     fn arm_timer(&mut self, cx: &mut Context<'_>) {
-        loop {
-            let due = self.shard.next_deadline();
-            if self.timer.as_ref().map(Sleep::deadline) != due {
-                self.timer = due.map(|due| Sleep::on(&self.shard.local, due));
-                self.shard.set_actor_wakes_at(due);
-            }
-            let Some(timer) = &mut self.timer else { return };
-            if Pin::new(timer).poll(cx).is_pending() {
-                return;
-            }
-            // It fired and was for a deadline that is still ahead of the clock just read: look again.
+        let due = self.shard.next_deadline();
+        if self.timer.as_ref().map(Sleep::deadline) != due {
+            self.timer = due.map(|due| Sleep::on(&self.shard.local, due));
+            self.shard.set_actor_wakes_at(due);
+        }
+        let fired = self.timer.as_mut().is_some_and(|timer| Pin::new(timer).poll(cx).is_ready());
+        if fired {
+            // It was for a deadline that is still ahead of the clock just read: look again.
             self.timer = None;
+            self.shard.set_actor_wakes_at(None);
             cx.waker().wake_by_ref();
-            return;
         }
     }
 

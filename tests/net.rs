@@ -1,77 +1,61 @@
-//! Streams and listeners over the ring.
+//! The promises of streams and listeners, each kept under every runtime: with a ring where everything overflows, with a
+//! kernel that fails in passing, and with hardly a receive buffer.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use corelet::net::{TcpListener, TcpStream};
-use corelet::runtime::{Cores, Runtime, spawn};
+mod net_cases;
+mod net_support;
 
-fn on_a_core<F, Fut>(test: F)
-where
-    F: FnOnce() -> Fut + Send + 'static,
-    Fut: Future<Output = ()> + 'static,
-{
-    let runtime = Runtime::builder().cores(Cores::Count(1)).build().unwrap();
-    runtime.block_on(test).unwrap();
+macro_rules! under {
+    ($setup:ident: $($group:ident::$case:ident),* $(,)?) => {
+        mod $setup {
+            $(
+                #[test]
+                fn $case() {
+                    let setup = crate::net_support::setups::$setup();
+                    crate::net_support::run(setup, crate::net_cases::$group::$case);
+                }
+            )*
+        }
+    };
 }
 
-#[test]
-fn bytes_come_back_from_an_echo() {
-    on_a_core(|| async {
-        let mut listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = listener.local_addr().unwrap();
-        spawn(async move {
-            let mut peer = listener.accept().await.unwrap();
-            while let Some(received) = peer.receive().await.unwrap() {
-                let (result, _) = peer.write_all(received.to_vec()).await;
-                result.unwrap();
-            }
-        })
-        .detach();
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        for len in [1, 64, 4096, 4097, 100_000] {
-            let sent: Vec<u8> = (0..len).map(|i| i as u8).collect();
-            let (result, sent) = stream.write_all(sent).await;
-            result.unwrap();
-            let mut got = Vec::with_capacity(len);
-            while got.len() < len {
-                let (count, back) = stream.read(got).await;
-                assert_ne!(count.unwrap(), 0);
-                got = back;
-            }
-            assert_eq!(got, sent);
-        }
-        stream.shutdown(std::net::Shutdown::Write).await.unwrap();
-        assert_eq!(stream.read(Vec::with_capacity(1)).await.0.unwrap(), 0);
-    });
+macro_rules! suite {
+    ($($cases:tt)*) => {
+        under!(ordinary: $($cases)*);
+        under!(tiny_ring: $($cases)*);
+        under!(troubled_kernel: $($cases)*);
+        under!(troubled_tiny_ring: $($cases)*);
+        under!(one_small_buffer: $($cases)*);
+        under!(two_buffers: $($cases)*);
+        under!(spinning: $($cases)*);
+    };
 }
 
-#[test]
-fn small_writes_to_a_peer_that_does_not_read_wait_and_then_arrive_in_order() {
-    on_a_core(|| async {
-        let mut listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = listener.local_addr().unwrap();
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        let mut peer = listener.accept().await.unwrap();
-        const TOTAL: usize = 20_000_000;
-        let writer = spawn(async move {
-            let mut next = 0_usize;
-            while next < TOTAL {
-                let len = (1 + next % 3000).min(TOTAL - next);
-                let chunk: Vec<u8> = (next..next + len).map(|i| (i % 251) as u8).collect();
-                stream.write_all(chunk).await.0.unwrap();
-                next += len;
-            }
-        });
-        corelet::runtime::sleep(std::time::Duration::from_millis(50)).await;
-        assert!(!writer.is_finished(), "the peer's buffers held everything; choose more");
-        let mut seen = 0_usize;
-        while seen < TOTAL {
-            let (count, buffer) = peer.read(Vec::with_capacity(65536)).await;
-            assert_ne!(count.unwrap(), 0);
-            for byte in buffer {
-                assert_eq!(byte, (seen % 251) as u8, "at {seen}");
-                seen += 1;
-            }
-        }
-        writer.await.unwrap();
-    });
+suite! {
+    transfer::bytes_of_every_size_come_back_from_an_echo,
+    transfer::a_read_adds_to_what_the_buffer_holds,
+    transfer::a_read_into_no_room_is_refused,
+    transfer::bytes_keep_their_order_however_they_are_written_and_read,
+    transfer::a_vectored_write_of_too_many_buffers_is_a_short_write,
+    transfer::both_halves_work_at_the_same_time,
+    transfer::a_dropped_receive_loses_no_byte,
+    transfer::more_operations_than_the_queues_hold_all_end,
+    back_pressure::small_writes_to_a_peer_that_does_not_read_wait_and_then_arrive_in_order,
+    back_pressure::a_flush_waits_until_all_is_with_the_kernel,
+    back_pressure::closing_gives_up_what_the_peer_does_not_take,
+    back_pressure::a_dropped_stream_still_sends_what_was_written,
+    ends::each_side_ends_on_its_own,
+    ends::ending_the_reading_side_ends_a_pending_read,
+    ends::the_peer_sees_the_end_of_a_dropped_stream,
+    ends::the_peer_sees_the_end_of_a_closed_stream,
+    ends::a_write_that_failed_late_is_told_by_a_later_operation,
+    ends::closing_lingers_for_no_time,
+    ends::unread_bytes_survive_the_end_of_an_armed_receive,
+    connects::a_connect_without_a_listener_is_refused,
+    connects::a_connect_to_a_full_backlog_times_out,
+    connects::many_connects_under_allocator_churn_succeed,
+    accepts::one_listener_accepts_thousands,
+    accepts::a_dropped_accept_loses_no_connection,
+    accepts::connections_nobody_took_are_closed_with_their_listener,
+    accepts::a_cancel_ends_its_own_operation_only,
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::SockAddr;
 
@@ -19,18 +19,27 @@ use crate::runtime::driver::descriptor::Descriptor;
 use crate::runtime::driver::op::{OpKey, Request};
 use crate::runtime::driver::socket::ListenOptions;
 use crate::runtime::local::Local;
-use crate::runtime::sleep;
+use crate::runtime::sleep_until;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(5);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
+
+/// An accept that waits in the kernel.
+#[derive(Clone, Copy)]
+struct Armed {
+    op: OpKey,
+    multishot: bool,
+}
 
 /// What TCP and Unix listeners share.
 struct Listener {
     local: Rc<Local>,
     descriptor: Descriptor,
-    armed: Option<OpKey>,
-    /// How long the next accept waits before it arms again, after an error that would only come again.
+    armed: Option<Armed>,
+    /// How long to wait before arming again, after an error that would only come again.
     backoff: Duration,
+    /// Not armed again before this time, however often the call that waits for it is dropped.
+    retry_at: Option<Instant>,
     options: StreamOptions,
 }
 
@@ -42,7 +51,14 @@ impl Listener {
             reuse_port: options.reuse_port,
         };
         let descriptor = local.driver().listen(address, listen)?;
-        Ok(Listener { local, descriptor, armed: None, backoff: Duration::ZERO, options: options.stream })
+        Ok(Listener {
+            local,
+            descriptor,
+            armed: None,
+            backoff: Duration::ZERO,
+            retry_at: None,
+            options: options.stream,
+        })
     }
 
     fn local_address(&self) -> io::Result<SockAddr> {
@@ -51,8 +67,9 @@ impl Listener {
 
     async fn accept(&mut self) -> io::Result<Stream> {
         loop {
-            if self.armed.is_none() && !self.backoff.is_zero() {
-                sleep(self.backoff).await;
+            if let Some(time) = self.retry_at {
+                sleep_until(time).await;
+                self.retry_at = None;
             }
             let result = poll_fn(|cx| self.poll_accept(cx)).await;
             match result {
@@ -62,13 +79,9 @@ impl Listener {
                 }
                 // The peer was gone before it was accepted: nobody's fault, and no reason to wait.
                 Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => {}
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                    if !self.local.driver().give_up_multishot() {
-                        return Err(error);
-                    }
-                }
                 Err(error) => {
                     self.backoff = (self.backoff * 2).clamp(FIRST_BACKOFF, LONGEST_BACKOFF);
+                    self.retry_at = Some(self.local.now() + self.backoff);
                     return Err(error);
                 }
             }
@@ -77,22 +90,29 @@ impl Listener {
 
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Descriptor>> {
         let mut driver = self.local.driver();
-        let key = *self.armed.get_or_insert_with(|| {
-            let multishot = driver.features().multishot_accept;
-            driver.start_plain(&self.descriptor, Request::Accept { multishot })
-        });
-        let Poll::Ready(completion) = driver.poll(key, cx.waker()) else { return Poll::Pending };
-        if !completion.more {
-            self.armed = None;
+        loop {
+            let armed = *self.armed.get_or_insert_with(|| {
+                let multishot = driver.features().multishot_accept;
+                Armed { op: driver.start_plain(&self.descriptor, Request::Accept { multishot }), multishot }
+            });
+            let Poll::Ready(completion) = driver.poll(armed.op, cx.waker()) else { return Poll::Pending };
+            if !completion.more {
+                self.armed = None;
+            }
+            if armed.multishot && completion.result == -libc::EINVAL {
+                // A kernel without multishot accepts: from now on there are only single ones.
+                driver.give_up_multishot();
+                continue;
+            }
+            return Poll::Ready(completion.into_result().map(|_| driver.adopt(completion.result)));
         }
-        Poll::Ready(completion.into_result().map(|_| driver.adopt(completion.result)))
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(key) = self.armed.take() {
-            self.local.driver().abandon(key, None);
+        if let Some(armed) = self.armed.take() {
+            self.local.driver().abandon(armed.op, None);
         }
     }
 }

@@ -20,7 +20,8 @@ pub struct StreamOptions {
     pub receive_buffer: Option<usize>,
     /// Size of the kernel's send buffer, in bytes.
     pub send_buffer: Option<usize>,
-    /// How long closing tries to deliver unsent data; zero resets the connection.
+    /// Zero has closing reset the connection and drop what was not delivered. Anything longer is refused, because
+    /// closing would then hold up the whole core for that long; the kernel delivers in the background without it.
     pub linger: Option<Duration>,
 }
 
@@ -38,6 +39,10 @@ impl Default for StreamOptions {
 
 impl StreamOptions {
     pub(super) fn apply(&self, descriptor: &Descriptor, tcp: bool) -> io::Result<()> {
+        if self.linger.is_some_and(|time| !time.is_zero()) {
+            let refused = "a linger time above zero would hold up the core when the stream is closed";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, refused));
+        }
         let Some(fd) = descriptor.as_kernel() else { return Ok(()) };
         let fd = fd.as_fd();
         let socket = SockRef::from(&fd);

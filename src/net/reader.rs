@@ -4,43 +4,50 @@
 //! takes one from the core's pool when data comes (so an idle stream pins no memory, and its owner hears of a peer's
 //! close), or a direct receive into the caller's buffer. A read uses the armed receive when there is one.
 
-use std::future::poll_fn;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::stream::Socket;
 use crate::runtime::driver::buffers::PooledBuf;
-use crate::runtime::driver::op::{Completion, OpKey, Request};
-use crate::runtime::driver::owned::{OwnedBufMut, fill};
-use crate::runtime::op;
+use crate::runtime::driver::op::{OpKey, Request};
+use crate::runtime::driver::owned::{Limited, OwnedBufMut, fill};
+use crate::runtime::op::{self, ReceiveOp};
 use crate::runtime::watch::Watch;
 
 const READABLE: u32 = (libc::POLLIN | libc::POLLRDHUP) as u32;
+/// Size of a buffer that stands in for one of the pool.
+const OWN_BUFFER_SIZE: usize = 4096;
 
 /// A receive that waits in the kernel.
-#[derive(Clone, Copy, Debug)]
 enum Armed {
     /// Takes a buffer of the pool when data comes.
-    Receive { op: OpKey, multishot: bool },
+    Pooled { op: OpKey, multishot: bool },
     /// Only says that there is something; for kernels without provided buffers.
     Poll { op: OpKey },
+    /// Into a buffer of its own, for want of one in the pool.
+    Own(ReceiveOp<Vec<u8>>),
 }
 
 impl Armed {
-    fn op(self) -> OpKey {
+    fn op(&self) -> Option<OpKey> {
         match self {
-            Armed::Receive { op, .. } | Armed::Poll { op } => op,
+            Armed::Pooled { op, .. } | Armed::Poll { op } => Some(*op),
+            Armed::Own(receive) => receive.key(),
         }
     }
 }
 
 /// State of the receiving side.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Reader {
     armed: Option<Armed>,
-    /// Received, and not yet read to its end.
-    unread: Option<PooledBuf>,
+    /// Received, and not yet read to its end. Several when the armed receive was ended with some more to come.
+    unread: VecDeque<Received>,
     ended: bool,
 }
 
@@ -57,91 +64,105 @@ impl Reader {
     /// Leaves a receive armed and has `watch` told when something arrives. Nothing new is started when one is armed.
     #[inline]
     pub(super) fn arm(&mut self, socket: &Socket, watch: Watch) {
-        if self.unread.is_some() || self.ended {
+        if !self.unread.is_empty() || self.ended {
             return watch.notify();
         }
         let mut driver = socket.local.driver();
-        let armed = match self.armed {
-            Some(armed) => armed,
-            None if driver.features().provided_buffers => {
+        let pooled = driver.features().provided_buffers;
+        let armed = self.armed.get_or_insert_with(|| match pooled {
+            true => {
                 let request = Request::ReceivePooled { multishot: false, wait_first: true };
-                Armed::Receive { op: driver.start_plain(&socket.descriptor, request), multishot: false }
+                Armed::Pooled { op: driver.start_plain(&socket.descriptor, request), multishot: false }
             }
-            None => {
+            false => {
                 let request = Request::Poll { events: READABLE };
                 Armed::Poll { op: driver.start_plain(&socket.descriptor, request) }
             }
-        };
-        self.armed = Some(armed);
-        if driver.has_completion(armed.op()) {
-            drop(driver);
-            return watch.notify();
+        });
+        match armed.op() {
+            Some(op) if !driver.has_completion(op) => driver.watch(op, watch),
+            _ => {
+                drop(driver);
+                watch.notify();
+            }
         }
-        driver.watch(armed.op(), watch);
     }
 
     /// Nothing received, nothing ended: as far as this side has seen, the peer is silent and there.
     #[inline]
     pub(super) fn is_quiet(&self, socket: &Socket) -> bool {
-        self.unread.is_none()
-            && !self.ended
-            && self.armed.is_none_or(|armed| !socket.local.driver().has_completion(armed.op()))
+        let arrived = |op| socket.local.driver().has_completion(op);
+        self.unread.is_empty() && !self.ended && !self.armed.as_ref().and_then(Armed::op).is_some_and(arrived)
     }
 
-    /// Takes in what the armed receive brought.
-    fn accept(&mut self, socket: &Socket, armed: Armed, completion: Completion) -> io::Result<Arrival> {
-        if !completion.more {
-            self.armed = None;
-        }
-        let claimed = socket.local.driver().claim(completion);
-        let count = match completion.into_result() {
-            Ok(count) => count,
-            // No buffer was free: the caller's own serves as well.
-            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return Ok(Arrival::Nothing),
-            Err(error) => return Err(error),
-        };
-        match (armed, claimed) {
-            (Armed::Poll { .. }, _) => Ok(Arrival::Nothing),
-            (Armed::Receive { .. }, Some(data)) if count > 0 => {
-                self.unread = Some(data);
-                Ok(Arrival::Data)
-            }
-            (Armed::Receive { .. }, _) => {
-                self.ended = true;
-                Ok(Arrival::End)
-            }
-        }
-    }
-
-    /// Waits for the armed receive, which stays armed when the waiting is given up: no byte is lost.
+    /// Waits for what is armed, which stays armed when the waiting is given up: no byte is lost.
     fn poll_armed(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<Arrival>> {
-        if self.unread.is_some() {
+        if !self.unread.is_empty() {
             return Poll::Ready(Ok(Arrival::Data));
         }
         if self.ended {
             return Poll::Ready(Ok(Arrival::End));
         }
-        let Some(armed) = self.armed else { return Poll::Ready(Ok(Arrival::Nothing)) };
-        let polled = socket.local.driver().poll(armed.op(), cx.waker());
-        match polled {
-            Poll::Ready(completion) => Poll::Ready(self.accept(socket, armed, completion)),
-            Poll::Pending => Poll::Pending,
-        }
+        self.poll_arrival(socket, cx)
     }
 
-    /// Ends the armed receive. What it brings at the last moment is kept as unread.
-    pub(super) fn poll_disarm(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while let Some(armed) = self.armed {
-            let polled = {
-                let mut driver = socket.local.driver();
-                let polled = driver.poll(armed.op(), cx.waker());
-                if polled.is_pending() {
-                    driver.cancel(armed.op());
+    /// Takes in the next thing that the armed receive brings.
+    fn poll_arrival(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<Arrival>> {
+        let Some(armed) = &mut self.armed else { return Poll::Ready(Ok(Arrival::Nothing)) };
+        let (op, multishot) = match armed {
+            Armed::Own(receive) => {
+                let Poll::Ready((result, buffer)) = Pin::new(receive).poll(cx) else { return Poll::Pending };
+                self.armed = None;
+                return Poll::Ready(result.map(|count| self.keep(count, Received::Owned(buffer))));
+            }
+            Armed::Pooled { op, multishot } => (*op, Some(*multishot)),
+            Armed::Poll { op } => (*op, None),
+        };
+        let mut driver = socket.local.driver();
+        let Poll::Ready(completion) = driver.poll(op, cx.waker()) else { return Poll::Pending };
+        if !completion.more {
+            self.armed = None;
+        }
+        let claimed = driver.claim(completion);
+        let arrival = match (completion.into_result(), multishot, claimed) {
+            (Ok(_), None, _) => Arrival::Nothing,
+            (Ok(count), Some(_), Some(data)) => self.keep(count, Received::Pooled(data)),
+            (Ok(_), Some(_), None) => {
+                self.ended = true;
+                Arrival::End
+            }
+            (Err(error), Some(multishot), _) => match error.raw_os_error() {
+                // No buffer was free: one of the caller's own serves as well.
+                Some(libc::ENOBUFS) => Arrival::Nothing,
+                // A kernel without multishot receives: from now on there are only single ones.
+                Some(libc::EINVAL) if multishot => {
+                    driver.give_up_multishot();
+                    Arrival::Nothing
                 }
-                polled
+                _ => return Poll::Ready(Err(error)),
+            },
+            (Err(error), None, _) => return Poll::Ready(Err(error)),
+        };
+        Poll::Ready(Ok(arrival))
+    }
+
+    fn keep(&mut self, count: usize, received: Received) -> Arrival {
+        if count == 0 {
+            self.ended = true;
+            return Arrival::End;
+        }
+        self.unread.push_back(received);
+        Arrival::Data
+    }
+
+    /// Ends the armed receive. Data that it still brings stays unread, and is where this stops: the rest may follow.
+    pub(super) fn poll_disarm(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(op) = self.armed.as_ref().and_then(Armed::op) {
+            let Poll::Ready(arrival) = self.poll_arrival(socket, cx) else {
+                socket.local.driver().cancel(op);
+                return Poll::Pending;
             };
-            let Poll::Ready(completion) = polled else { return Poll::Pending };
-            match self.accept(socket, armed, completion) {
+            match arrival {
                 Err(error) if error.raw_os_error() != Some(libc::ECANCELED) => {
                     return Poll::Ready(Err(error));
                 }
@@ -157,9 +178,21 @@ impl Reader {
 
     /// Gives up what is armed.
     pub(super) fn abandon(&mut self, socket: &Socket) {
-        if let Some(armed) = self.armed.take() {
-            socket.local.driver().abandon(armed.op(), None);
+        match self.armed.take() {
+            Some(Armed::Pooled { op, .. } | Armed::Poll { op }) => socket.local.driver().abandon(op, None),
+            Some(Armed::Own(receive)) => drop(receive),
+            None => {}
         }
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("armed", &self.is_armed())
+            .field("unread", &self.unread.len())
+            .field("ended", &self.ended)
+            .finish()
     }
 }
 
@@ -193,12 +226,39 @@ impl ReadHalf<'_> {
         }
     }
 
+    /// As [`Stream::read_exact`](super::Stream::read_exact).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_exact<B: OwnedBufMut>(&mut self, mut buffer: B, count: usize) -> (io::Result<()>, B) {
+        let room = buffer.spare().1;
+        if room < count {
+            let message = format!("the buffer has room for {room} bytes, and {count} are to be read");
+            return (Err(io::Error::new(io::ErrorKind::InvalidInput, message)), buffer);
+        }
+        let mut left = count;
+        while left > 0 {
+            let limited = Limited { buffer, limit: left };
+            let (result, limited) = self.read(limited).await;
+            buffer = limited.buffer;
+            match result {
+                Ok(0) => return (Err(io::ErrorKind::UnexpectedEof.into()), buffer),
+                Ok(read) => left -= read,
+                Err(error) => return (Err(error), buffer),
+            }
+        }
+        (Ok(()), buffer)
+    }
+
     fn copy_unread<B: OwnedBufMut>(&mut self, buffer: &mut B) -> usize {
-        let Some(unread) = &mut self.reader.unread else { return 0 };
+        let Some(unread) = self.reader.unread.front_mut() else { return 0 };
         let count = fill(buffer, unread);
-        unread.advance(count);
+        match unread {
+            Received::Pooled(data) => data.advance(count),
+            Received::Owned(data) => drop(data.drain(..count)),
+        }
         if unread.is_empty() {
-            self.reader.unread = None;
+            self.reader.unread.pop_front();
         }
         count
     }
@@ -210,24 +270,15 @@ impl ReadHalf<'_> {
     pub async fn receive(&mut self) -> io::Result<Option<Received>> {
         loop {
             self.arm_multishot();
-            match poll_fn(|cx| self.reader.poll_armed(self.socket, cx)).await {
-                Ok(Arrival::Data) => return Ok(self.reader.unread.take().map(Received::Pooled)),
-                Ok(Arrival::End) => return Ok(None),
-                Ok(Arrival::Nothing) => {
-                    // A direct receive: for want of a free buffer, or of provided buffers at all.
-                    let buffer = Vec::with_capacity(4096);
-                    let (result, buffer) =
-                        op::receive(&self.socket.local, &self.socket.descriptor, buffer).await;
-                    self.reader.ended |= matches!(result, Ok(0));
-                    return Ok((result? > 0).then_some(Received::Owned(buffer)));
+            match poll_fn(|cx| self.reader.poll_armed(self.socket, cx)).await? {
+                Arrival::Data => return Ok(self.reader.unread.pop_front()),
+                Arrival::End => return Ok(None),
+                // For want of a free buffer, or of provided buffers at all. It stays when this future is dropped.
+                Arrival::Nothing => {
+                    let buffer = Vec::with_capacity(OWN_BUFFER_SIZE);
+                    let receive = op::receive(&self.socket.local, &self.socket.descriptor, buffer);
+                    self.reader.armed = Some(Armed::Own(receive));
                 }
-                // A kernel without multishot receives: the next round asks for single ones.
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                    if !self.socket.local.driver().give_up_multishot() {
-                        return Err(error);
-                    }
-                }
-                Err(error) => return Err(error),
             }
         }
     }
@@ -236,11 +287,11 @@ impl ReadHalf<'_> {
         let reader = &mut *self.reader;
         let mut driver = self.socket.local.driver();
         let features = driver.features();
-        if reader.armed.is_none() && reader.unread.is_none() && !reader.ended && features.provided_buffers {
+        if reader.armed.is_none() && reader.unread.is_empty() && !reader.ended && features.provided_buffers {
             let multishot = features.multishot_receive;
             let request = Request::ReceivePooled { multishot, wait_first: false };
             let op = driver.start_plain(&self.socket.descriptor, request);
-            reader.armed = Some(Armed::Receive { op, multishot });
+            reader.armed = Some(Armed::Pooled { op, multishot });
         }
     }
 }

@@ -48,7 +48,7 @@ impl TcpStream {
     /// Sets options.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's; `InvalidInput` for a linger time above zero.
     pub fn set_options(&self, options: &StreamOptions) -> io::Result<()> {
         options.apply(self.0.descriptor(), true)
     }

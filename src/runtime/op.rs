@@ -93,20 +93,39 @@ impl<B: 'static> Drop for BufferOp<B> {
 const MAX_LEN: usize = 0x7fff_f000;
 
 /// Receives into the spare room of `buffer`.
-pub(crate) async fn receive<B: OwnedBufMut>(
+pub(crate) fn receive<B: OwnedBufMut>(
     local: &Rc<Local>,
     descriptor: &Descriptor,
     mut buffer: B,
-) -> (io::Result<usize>, B) {
+) -> ReceiveOp<B> {
     let (into, len) = buffer.spare();
     let request = Request::Receive { into, len: len.min(MAX_LEN) as u32 };
     // SAFETY: the trait promises that the spare room stays where it is while the buffer is unused.
-    let (result, mut buffer) = unsafe { BufferOp::start(local, descriptor, request, buffer) }.await;
-    if let Ok(count) = result {
-        // SAFETY: the kernel wrote `count` bytes, no more than it was given, to the spare room.
-        unsafe { buffer.advance(count) };
+    ReceiveOp(unsafe { BufferOp::start(local, descriptor, request, buffer) })
+}
+
+/// A receive under way; made by [`receive`].
+pub(crate) struct ReceiveOp<B: OwnedBufMut>(BufferOp<B>);
+
+impl<B: OwnedBufMut> ReceiveOp<B> {
+    /// The operation, for as long as it has not ended.
+    pub(crate) fn key(&self) -> Option<OpKey> {
+        self.0.key
     }
-    (result, buffer)
+}
+
+impl<B: OwnedBufMut> Future for ReceiveOp<B> {
+    type Output = (io::Result<usize>, B);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx).map(|(result, mut buffer)| {
+            if let Ok(count) = result {
+                // SAFETY: the kernel wrote `count` bytes, no more than it was given, to the spare room.
+                unsafe { buffer.advance(count) };
+            }
+            (result, buffer)
+        })
+    }
 }
 
 /// Sends the bytes of `buffer` from `start` on; with `all` until all are sent.

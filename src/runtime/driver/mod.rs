@@ -5,6 +5,7 @@
 
 pub(crate) mod buffers;
 pub(crate) mod descriptor;
+mod entrance;
 pub(crate) mod op;
 pub(crate) mod owned;
 mod posted;
@@ -263,6 +264,7 @@ impl Driver {
         if self.ops.abandon(key, keep) && !self.closed {
             self.backend.push_cancel(key);
         }
+        self.close_orphans();
     }
 
     pub(crate) fn post(&mut self, earlier: Option<PostKey>, to: &Descriptor, bytes: &[u8]) -> Posting {
@@ -273,7 +275,7 @@ impl Driver {
     }
 
     pub(crate) fn poll_posted(&mut self, key: PostKey, waker: &Waker) -> Poll<io::Result<()>> {
-        self.posts.poll(key, waker)
+        self.posts.poll(key, waker, &mut self.ops.aftermath)
     }
 
     pub(crate) fn posted_trouble(&mut self, key: PostKey) -> Option<io::Error> {
@@ -285,11 +287,11 @@ impl Driver {
     }
 
     pub(crate) fn disown_posted(&mut self, key: PostKey) {
-        self.posts.disown(key);
+        self.posts.disown(key, &mut self.ops.aftermath);
     }
 
     pub(crate) fn discard_posted(&mut self, key: PostKey) {
-        if let Some((op, buffer)) = self.posts.discard(key) {
+        if let Some((op, buffer)) = self.posts.discard(key, &mut self.ops.aftermath) {
             self.abandon(op, Some(Box::new(buffer)));
         }
     }
@@ -330,7 +332,7 @@ impl Driver {
     }
 
     fn close_orphans(&mut self) {
-        while let Some(result) = self.ops.aftermath.orphans.pop() {
+        while let Some(result) = self.ops.orphans.pop() {
             drop(self.adopt(result));
         }
     }
@@ -383,10 +385,18 @@ impl Driver {
         }
     }
 
-    pub(crate) fn register_eventfd(&self, eventfd: RawFd) -> io::Result<()> {
-        match &self.backend {
+    pub(crate) fn register_eventfd(&mut self, eventfd: RawFd) -> io::Result<()> {
+        match &mut self.backend {
             Backend::Ring(ring) => ring.register_eventfd(eventfd),
             Backend::Sim(_) => Ok(()),
+        }
+    }
+
+    /// Whether a registered eventfd is signalled; see [`Ring::signal_eventfd`].
+    pub(crate) fn signal_eventfd(&mut self, on: bool) {
+        match &mut self.backend {
+            Backend::Ring(ring) => ring.signal_eventfd(on),
+            Backend::Sim(_) => {}
         }
     }
 
@@ -400,19 +410,9 @@ impl Driver {
         true
     }
 
-    pub(crate) fn simulation(&self) -> Option<&SimPort> {
-        match &self.backend {
-            Backend::Sim(port) => Some(port),
-            Backend::Ring(_) => None,
-        }
-    }
-
-    /// The kernel refused a multishot operation: only single ones from now on. False when it was given up before.
-    pub(crate) fn give_up_multishot(&mut self) -> bool {
-        let features = &mut self.features;
-        let had = features.multishot_accept || features.multishot_receive;
-        (features.multishot_accept, features.multishot_receive) = (false, false);
-        had
+    /// The kernel refused a multishot operation: only single ones from now on.
+    pub(crate) fn give_up_multishot(&mut self) {
+        (self.features.multishot_accept, self.features.multishot_receive) = (false, false);
     }
 
     pub(crate) fn features(&self) -> Features {
@@ -435,7 +435,7 @@ impl Driver {
         }
         let flushed = self.submit();
         self.closed = true;
-        self.posts.disown_all();
+        self.posts.disown_all(&mut self.ops.aftermath);
         if let Err(error) = flushed {
             tracing::error!(%error, "a closing ring could not be flushed");
         }
@@ -443,6 +443,7 @@ impl Driver {
             Backend::Ring(_) => self.drain_ring(),
             Backend::Sim(port) => {
                 port.close(&mut self.ops);
+                self.posts.settle(&mut self.ops, &mut self.backend);
                 true
             }
         };
@@ -455,6 +456,9 @@ impl Driver {
             std::mem::forget(std::mem::replace(&mut self.ops, Ops::new(None)));
             std::mem::forget(std::mem::take(&mut self.posts));
             std::mem::forget(self.buffers.take());
+            if let Backend::Ring(ring) = &mut self.backend {
+                ring.leak_doorbell();
+            }
         }
     }
 
@@ -475,7 +479,10 @@ impl Driver {
                 tracing::error!(%error, "a closing ring could not be drained");
                 return false;
             }
-            self.posts.settle(&mut self.ops, &mut self.backend);
+            // As in `reap`: a failed send's completion may be among those that overflowed.
+            if !ring.overflowing() {
+                self.posts.settle(&mut self.ops, &mut self.backend);
+            }
             if Instant::now() >= deadline {
                 return false;
             }

@@ -144,13 +144,23 @@ pub(crate) struct Aftermath {
     pub(crate) wakes: Vec<Waker>,
     pub(crate) watches: Vec<Watch>,
     pub(crate) garbage: Vec<Box<dyn Any>>,
-    /// Descriptors that arrived for nobody.
-    pub(crate) orphans: Vec<i32>,
 }
 
 impl Aftermath {
+    /// Somebody waits no more.
+    fn discard(&mut self, waiter: Waiter) {
+        if let Waiter::Task(waker) = waiter {
+            self.discard_wakers([waker]);
+        }
+    }
+
+    /// The drop of a waker may be user code.
+    pub(crate) fn discard_wakers(&mut self, wakers: impl IntoIterator<Item = Waker>) {
+        self.garbage.extend(wakers.into_iter().map(|waker| Box::new(waker) as Box<dyn Any>));
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.wakes.is_empty() && self.watches.is_empty() && self.garbage.is_empty() && self.orphans.is_empty()
+        self.wakes.is_empty() && self.watches.is_empty() && self.garbage.is_empty()
     }
 }
 
@@ -158,12 +168,21 @@ pub(crate) struct Ops {
     cells: Slab<Cell>,
     generation: u32,
     pub(crate) aftermath: Aftermath,
+    /// Descriptors that arrived for nobody, to be closed at once. They are not part of the aftermath, which a shut
+    /// down core collects no more.
+    pub(crate) orphans: Vec<i32>,
     buffers: Option<Rc<BufferPool>>,
 }
 
 impl Ops {
     pub(crate) fn new(buffers: Option<Rc<BufferPool>>) -> Ops {
-        Ops { cells: Slab::new(), generation: 0, aftermath: Aftermath::default(), buffers }
+        Ops {
+            cells: Slab::new(),
+            generation: 0,
+            aftermath: Aftermath::default(),
+            orphans: Vec::new(),
+            buffers,
+        }
     }
 
     pub(crate) fn insert(
@@ -238,7 +257,8 @@ impl Ops {
             }
             None => {
                 if !matches!(&cell.waiter, Waiter::Task(kept) if kept.will_wake(waker)) {
-                    cell.waiter = Waiter::Task(waker.clone());
+                    let former = std::mem::replace(&mut cell.waiter, Waiter::Task(waker.clone()));
+                    self.aftermath.discard(former);
                 }
                 Poll::Pending
             }
@@ -272,15 +292,17 @@ impl Ops {
     /// flight and should be cancelled.
     pub(crate) fn abandon(&mut self, key: OpKey, keep: Option<Box<dyn Any>>) -> bool {
         let Some(cell) = self.cell(key) else {
-            self.aftermath.garbage.extend(keep);
+            // Its cell was leaked by a shutdown that ran out of time; so is what the kernel may still write to.
+            std::mem::forget(keep);
             return false;
         };
-        cell.waiter = Waiter::Nobody;
+        let waiter = std::mem::replace(&mut cell.waiter, Waiter::Nobody);
         let (ended, yields_descriptor) = (cell.phase == Phase::Ended, cell.yields_descriptor);
         if keep.is_some() {
             cell.keep = keep;
         }
         cell.phase = Phase::Abandoned;
+        self.aftermath.discard(waiter);
         while let Some(completion) = self.cell(key).and_then(Cell::next) {
             self.dispose(completion, yields_descriptor);
         }
@@ -300,7 +322,7 @@ impl Ops {
     /// An unwanted result: an orphan descriptor is closed, a pool buffer goes back.
     fn dispose(&mut self, completion: Completion, yields_descriptor: bool) {
         if yields_descriptor && completion.result >= 0 {
-            self.aftermath.orphans.push(completion.result);
+            self.orphans.push(completion.result);
         }
         if let (Some(buffer), Some(pool)) = (completion.buffer, &self.buffers) {
             pool.give_back(buffer);
@@ -310,10 +332,7 @@ impl Ops {
     pub(crate) fn release(&mut self, key: OpKey) {
         let cell = self.cells.remove(key.index as usize);
         self.aftermath.garbage.extend(cell.keep);
-        if let Waiter::Task(waker) = cell.waiter {
-            // A foreign waker's drop is user code.
-            self.aftermath.garbage.push(Box::new(waker));
-        }
+        self.aftermath.discard(cell.waiter);
     }
 
     /// Every cell that is still in flight, for the shutdown.

@@ -15,7 +15,7 @@ use std::task::{Poll, Waker};
 use slab::Slab;
 
 use super::descriptor::Descriptor;
-use super::op::{OpKey, Request};
+use super::op::{Aftermath, OpKey, Request};
 use super::{Backend, Ops};
 
 /// The most bytes one socket posts in one turn; longer writes go out of the caller's own buffer.
@@ -52,6 +52,8 @@ struct Post {
     sent: usize,
     state: State,
     owned: bool,
+    /// What the socket has no room for is dropped.
+    given_up: bool,
     waiter: Option<Waker>,
 }
 
@@ -103,6 +105,7 @@ impl Posts {
             sent: 0,
             state: State::Collecting,
             owned: true,
+            given_up: false,
             waiter: None,
         }) as u32;
         self.collecting.push(index);
@@ -114,14 +117,19 @@ impl Posts {
     }
 
     /// Ready once all posted bytes are with the kernel, or the send failed.
-    pub(crate) fn poll(&mut self, key: PostKey, waker: &Waker) -> Poll<io::Result<()>> {
+    pub(crate) fn poll(
+        &mut self,
+        key: PostKey,
+        waker: &Waker,
+        aftermath: &mut Aftermath,
+    ) -> Poll<io::Result<()>> {
         let Some(post) = self.get_mut(key) else { return Poll::Ready(Ok(())) };
         if let State::Failed(errno) = post.state {
             return Poll::Ready(Err(io::Error::from_raw_os_error(errno)));
         }
         let undecided = !matches!(post.state, State::Draining { .. });
         if !post.waiter.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
-            post.waiter = Some(waker.clone());
+            aftermath.discard_wakers(post.waiter.replace(waker.clone()));
         }
         self.awaited |= undecided;
         Poll::Pending
@@ -142,31 +150,34 @@ impl Posts {
     }
 
     /// The owner is gone: what was posted is still sent.
-    pub(crate) fn disown(&mut self, key: PostKey) {
+    pub(crate) fn disown(&mut self, key: PostKey, aftermath: &mut Aftermath) {
         let Some(post) = self.get_mut(key) else { return };
         post.owned = false;
-        post.waiter = None;
+        aftermath.discard_wakers(post.waiter.take());
         if matches!(post.state, State::Failed(_)) {
             self.posts.remove(key.index as usize);
         }
     }
 
     /// The owner discards the socket: bytes still on their way need not arrive. Gives the operation to abandon, with
-    /// the buffer it uses. A send that was pushed and may succeed without a word is left to `settle`.
-    pub(crate) fn discard(&mut self, key: PostKey) -> Option<(OpKey, Vec<u8>)> {
-        let State::Draining { op } = self.get_mut(key)?.state else {
-            self.disown(key);
+    /// the buffer it uses. A send that the next kernel entry decides is left to `settle`.
+    pub(crate) fn discard(&mut self, key: PostKey, aftermath: &mut Aftermath) -> Option<(OpKey, Vec<u8>)> {
+        let post = self.get_mut(key)?;
+        let State::Draining { op } = post.state else {
+            post.given_up = true;
+            self.disown(key, aftermath);
             return None;
         };
+        aftermath.discard_wakers(post.waiter.take());
         self.under_way.retain(|index| *index != key.index);
         Some((op, self.posts.remove(key.index as usize).buffer))
     }
 
     /// For the shutdown: nobody asks any more.
-    pub(crate) fn disown_all(&mut self) {
+    pub(crate) fn disown_all(&mut self, aftermath: &mut Aftermath) {
         self.posts.retain(|_, post| {
             post.owned = false;
-            post.waiter = None;
+            aftermath.discard_wakers(post.waiter.take());
             !matches!(post.state, State::Failed(_))
         });
     }
@@ -226,7 +237,7 @@ impl Posts {
                         post.sent += count;
                     }
                     match -result {
-                        _ if post.sent == post.buffer.len() => true,
+                        _ if post.sent == post.buffer.len() || post.given_up => true,
                         i32::MIN..=0 | libc::EAGAIN | libc::EINTR => {
                             let rest = &post.buffer[post.sent..];
                             let request =

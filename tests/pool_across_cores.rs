@@ -662,6 +662,25 @@ fn a_close_is_heard_here_while_the_home_core_is_stuck_behind_thousands_of_acquir
 }
 
 #[test]
+fn acquires_that_a_home_core_has_not_read_when_it_ends_are_refused() {
+    on_guests(async move |runtime, second| {
+        let pool = Pool::builder(Memory::default()).no_acquire_timeout().build(&runtime).unwrap();
+        // The shard is there, and its core has read all that was sent.
+        assert_eq!(shard(&pool, 1).await.scheduler_spawns, 1);
+        let stuck = block(&runtime, second.id).await;
+        let handle = pool.handle_on(second.id).unwrap();
+        let mut waiting = handle.acquire();
+        assert!(poll_once(&mut waiting).await.is_pending());
+        // It ends from where it is stuck, without another turn.
+        second.end.store(true, Ordering::SeqCst);
+        drop(stuck);
+        second.end().await;
+        assert!(matches!(soon(waiting).await, Err(AcquireError::Closed)));
+        soon(pool.close()).await;
+    });
+}
+
+#[test]
 fn a_foreign_thread_reads_the_stats_and_closes() {
     watched(|| {
         let runtime = support::runtime(2);

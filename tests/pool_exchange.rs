@@ -148,6 +148,29 @@ fn bytes_that_come_between_the_last_exchange_and_the_release_reach_no_waiter() {
 }
 
 #[test]
+fn a_reply_read_in_part_makes_the_connection_dirty_also_when_the_rest_is_in_the_kernel() {
+    on_cores(1, async move |runtime, _| {
+        let upstream = Upstream::echo();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
+        // The lease comes from a connect, so no receive is armed and the read goes to the kernel directly. A second
+        // exchange on any lease is no different.
+        let mut lease = pool.acquire().await.unwrap();
+        let part = lease
+            .exchange(async |stream| {
+                stream.write_all(b"abcdef".to_vec()).await.0?;
+                let (count, buffer) = stream.read(Vec::with_capacity(3)).await;
+                count.map(|_| buffer)
+            })
+            .await
+            .unwrap();
+        assert_eq!(part, b"abc");
+        let next = lease.exchange(async |stream| echo(stream, b"xyz").await).await;
+        assert!(matches!(next, Err(ExchangeError::Dirty)), "the next exchange read {next:?}");
+    });
+}
+
+#[test]
 fn a_connection_that_its_user_ended_is_not_used_again() {
     on_cores(1, async move |runtime, _| {
         let upstream = Upstream::echo();

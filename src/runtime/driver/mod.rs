@@ -143,7 +143,7 @@ impl Driver {
     ) -> OpKey {
         let key = self.ops.insert(request, Some(descriptor.clone()), keep);
         if self.closed {
-            let completion = Completion { result: -libc::ECANCELED, buffer: None, more: false };
+            let completion = Completion { result: -libc::ECANCELED, buffer: None, more: false, rest: false };
             self.ops.complete(key, completion);
             return key;
         }

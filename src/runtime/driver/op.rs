@@ -76,6 +76,8 @@ pub(crate) struct Completion {
     pub(crate) buffer: Option<u16>,
     /// Further completions of the same operation follow.
     pub(crate) more: bool,
+    /// The socket held more bytes than this receive took, as far as the kernel says so.
+    pub(crate) rest: bool,
 }
 
 impl Completion {

@@ -169,7 +169,11 @@ impl Ring {
 
     /// Has a completion arrived, or will entering the kernel show one? Reads shared memory only.
     pub(crate) fn has_news(&mut self) -> bool {
-        !self.ring.completion().is_empty() || self.ring.submission().taskrun()
+        if !self.ring.completion().is_empty() {
+            return true;
+        }
+        let submission = self.ring.submission();
+        submission.taskrun() || submission.cq_overflow()
     }
 
     /// Submits everything staged without waiting for a completion.

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use super::stream::Socket;
 use crate::runtime::driver::buffers::PooledBuf;
 use crate::runtime::driver::op::{OpKey, Request};
-use crate::runtime::driver::owned::{OwnedBufMut, fill};
+use crate::runtime::driver::owned::{Limited, OwnedBufMut, fill};
 use crate::runtime::op::{self, ReceiveOp};
 use crate::runtime::watch::Watch;
 
@@ -157,7 +157,7 @@ impl Reader {
         Arrival::Data
     }
 
-    /// Ends the armed receive. What it brings at the last moment is kept as unread.
+    /// Ends the armed receive. Data that it still brings stays unread, and is where this stops: the rest may follow.
     pub(super) fn poll_disarm(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(op) = self.armed.as_ref().and_then(Armed::op) {
             let Poll::Ready(arrival) = self.poll_arrival(socket, cx) else {
@@ -226,6 +226,30 @@ impl ReadHalf<'_> {
             }
             Err(error) => (Err(error), buffer),
         }
+    }
+
+    /// As [`Stream::read_exact`](super::Stream::read_exact).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_exact<B: OwnedBufMut>(&mut self, mut buffer: B, count: usize) -> (io::Result<()>, B) {
+        let room = buffer.spare().1;
+        if room < count {
+            let message = format!("the buffer has room for {room} bytes, and {count} are to be read");
+            return (Err(io::Error::new(io::ErrorKind::InvalidInput, message)), buffer);
+        }
+        let mut left = count;
+        while left > 0 {
+            let limited = Limited { buffer, limit: left };
+            let (result, limited) = self.read(limited).await;
+            buffer = limited.buffer;
+            match result {
+                Ok(0) => return (Err(io::ErrorKind::UnexpectedEof.into()), buffer),
+                Ok(read) => left -= read,
+                Err(error) => return (Err(error), buffer),
+            }
+        }
+        (Ok(()), buffer)
     }
 
     fn copy_unread<B: OwnedBufMut>(&mut self, buffer: &mut B) -> usize {

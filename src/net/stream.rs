@@ -103,6 +103,21 @@ impl Stream {
         self.split().0.read(buffer).await
     }
 
+    /// Reads exactly `count` bytes behind the contents of `buffer`, a vector with that much spare capacity, and gives it
+    /// back. (A `Box<[u8]>`, which is filled from its start by each read, suits only if one read brings them all.)
+    ///
+    /// # Errors
+    /// As for [`read`](Stream::read); `UnexpectedEof` when the peer ends its side before.
+    ///
+    /// # Cancel safety
+    /// As for [`read`](Stream::read).
+    pub async fn read_exact<B: OwnedBufMut>(&mut self, buffer: B, count: usize) -> (io::Result<()>, B) {
+        if let Some(error) = self.writer.failure(&self.socket) {
+            return (Err(error), buffer);
+        }
+        self.split().0.read_exact(buffer, count).await
+    }
+
     /// Receives what comes next into a buffer of the core's pool; none when the peer has ended its side. While nothing
     /// comes, no memory is held. The receive stays armed between calls where the kernel can do that (multishot).
     ///

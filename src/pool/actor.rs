@@ -3,7 +3,6 @@
 //!
 //! Never: any I/O of a request; waiting for another core.
 
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -21,7 +20,9 @@ use super::connector::Connector;
 use super::remote::Command;
 use super::scheduler::{Lifecycle, SlotId};
 use super::shard::{Departure, Destination, Shard};
+use super::shared::Loan;
 use crate::runtime::executor::panic_message;
+use crate::runtime::local::Port;
 use crate::runtime::{RawPid, Sleep, context, timeout};
 
 /// Commands handled before the rest of the core has its turn.
@@ -31,20 +32,14 @@ type Opening<C> = Pin<Box<dyn Future<Output = (SlotId, io::Result<<C as Connecto
 type Closing = Pin<Box<dyn Future<Output = SlotId>>>;
 /// A departing connection, once nothing is in flight on it; an unfit one says so.
 type Leaving<C> = Pin<Box<dyn Future<Output = (Departure<C>, io::Result<()>)>>>;
-type ClosedAbroad = Pin<Box<dyn Future<Output = (SlotId, Destination)>>>;
+type ClosedAbroad<C> = Pin<Box<dyn Future<Output = (SlotId, Destination, Loan<C>)>>>;
 
 /// Starts the actor of `shard` on its core.
 pub(crate) fn start<C: Connector>(shard: &Rc<Shard<C>>, inbox: Receiver<Command<C>>) -> RawPid {
-    let seen = Rc::new(Cell::new(0));
-    let has_mail = {
-        let (inbox, shared, seen) = (inbox.clone(), Arc::clone(&shard.shared), Rc::clone(&seen));
-        move || !inbox.is_empty() || shared.epoch() != seen.get()
-    };
+    let port = Rc::new(Mail { shard: Rc::clone(shard), inbox: inbox.clone() });
     let mut actor = Actor {
         shard: Rc::clone(shard),
         inbox,
-        seen,
-        port: None,
         openings: FuturesUnordered::new(),
         closings: FuturesUnordered::new(),
         leavings: FuturesUnordered::new(),
@@ -53,27 +48,36 @@ pub(crate) fn start<C: Connector>(shard: &Rc<Shard<C>>, inbox: Receiver<Command<
         fired: Vec::new(),
         polling: false,
     };
-    let local = &shard.local;
-    let place = Rc::new(Cell::new(None));
-    let taken = Rc::clone(&place);
-    let (pid, _) = local.executor().spawn(async move {
-        actor.port = taken.take();
-        poll_fn(|cx| actor.poll(cx)).await;
-    });
-    place.set(Some(local.add_port(pid, has_mail)));
+    let pid = shard.local.executor().spawn(poll_fn(move |cx| actor.poll(cx))).pid();
+    shard.set_port(shard.local.add_port(pid, port));
     pid
+}
+
+/// What the core looks at for the actor.
+struct Mail<C: Connector> {
+    shard: Rc<Shard<C>>,
+    inbox: Receiver<Command<C>>,
+}
+
+impl<C: Connector> Port for Mail<C> {
+    #[inline]
+    fn has_mail(&self) -> bool {
+        !self.inbox.is_empty() || self.shard.has_new_epoch()
+    }
+
+    #[inline]
+    fn turn_ends(&self) {
+        self.shard.start_clocks();
+    }
 }
 
 struct Actor<C: Connector> {
     shard: Rc<Shard<C>>,
     inbox: Receiver<Command<C>>,
-    /// The shared epoch that was last looked at.
-    seen: Rc<Cell<u64>>,
-    port: Option<usize>,
     openings: FuturesUnordered<Opening<C>>,
     closings: FuturesUnordered<Closing>,
     leavings: FuturesUnordered<Leaving<C>>,
-    closed_abroad: FuturesUnordered<ClosedAbroad>,
+    closed_abroad: FuturesUnordered<ClosedAbroad<C>>,
     timer: Option<Sleep>,
     fired: Vec<u64>,
     /// Set while a poll is under way: a drop that finds it set is that of a panicked actor.
@@ -111,8 +115,7 @@ impl<C: Connector> Actor<C> {
     }
 
     fn look_at_epoch(&mut self) {
-        let epoch = self.shard.shared.epoch();
-        if self.seen.replace(epoch) == epoch {
+        if !self.shard.see_epoch() {
             return;
         }
         let shared = &self.shard.shared;
@@ -120,7 +123,6 @@ impl<C: Connector> Actor<C> {
         if shared.is_closing() && running {
             // Status first: whoever is refused from here on learns the true cause.
             shared.publish(self.shard.index, Lifecycle::Closed);
-            self.seen.set(shared.epoch());
             self.shard.with_state(|state| state.drain_for_shutdown(Lifecycle::Closed));
         }
         self.shard.look_at_others();
@@ -158,8 +160,9 @@ impl<C: Connector> Actor<C> {
             let shared = Arc::clone(&self.shard.shared);
             self.openings.push(Box::pin(async move {
                 let limit = shared.settings.connect_timeout;
-                let connect = AssertUnwindSafe(timeout(limit, shared.connector.connect())).catch_unwind();
-                let connected = match connect.await {
+                // Inside, because a connector may panic already when it makes its future.
+                let connect = async { timeout(limit, shared.connector.connect()).await };
+                let connected = match AssertUnwindSafe(connect).catch_unwind().await {
                     Ok(Ok(result)) => result,
                     Ok(Err(elapsed)) => Err(io::Error::new(io::ErrorKind::TimedOut, elapsed)),
                     Err(panic) => {
@@ -172,11 +175,12 @@ impl<C: Connector> Actor<C> {
     }
 
     fn start_closing(&mut self) {
-        while let Some((slot, connection, reason)) = self.shard.with_state(|state| state.poll_close()) {
+        while let Some((slot, carrier, reason)) = self.shard.with_state(|state| state.poll_close()) {
+            let Some(connection) = self.shard.unload(carrier) else { continue };
             tracing::trace!(pool = self.shard.shared.id, ?reason, "closing a connection");
             self.closings.push(Box::pin(async move {
-                // A panic must not cost the slot.
-                let _ = AssertUnwindSafe(connection.close()).catch_unwind().await;
+                // A panic must not cost the slot, not even one in making the future.
+                let _ = AssertUnwindSafe(async { connection.close().await }).catch_unwind().await;
                 slot
             }));
         }
@@ -184,10 +188,12 @@ impl<C: Connector> Actor<C> {
 
     fn start_leaving(&mut self) {
         for mut departure in self.shard.take_departures() {
-            if let to @ Destination::Close { .. } = departure.to {
+            if let Destination::Close { .. } = departure.to {
                 self.closed_abroad.push(Box::pin(async move {
-                    let _ = AssertUnwindSafe(departure.connection.close()).catch_unwind().await;
-                    (departure.slot, to)
+                    let Departure { slot, connection, to, loan } = departure;
+                    let close = async { connection.close().await };
+                    let _ = AssertUnwindSafe(close).catch_unwind().await;
+                    (slot, to, loan)
                 }));
             } else {
                 self.leavings.push(Box::pin(async move {
@@ -213,10 +219,10 @@ impl<C: Connector> Actor<C> {
             progress = true;
             self.leave(departure, quiesced);
         }
-        while let Poll::Ready(Some((slot, to))) = Pin::new(&mut self.closed_abroad).poll_next(cx) {
+        while let Poll::Ready(Some((slot, to, loan))) = Pin::new(&mut self.closed_abroad).poll_next(cx) {
             progress = true;
             if let Destination::Close { shard, reason } = to {
-                self.shard.tell_gone(shard, slot, reason);
+                self.shard.tell_gone(shard, slot, reason, loan);
             }
         }
         progress
@@ -225,12 +231,15 @@ impl<C: Connector> Actor<C> {
     fn connected(&self, slot: SlotId, connected: io::Result<C::Connection>) {
         let shard = &self.shard;
         match connected {
-            Ok(mut connection) => shard.with_state(|state| {
-                if !state.has_waiters() {
-                    connection.arm(shard.watch().watch(slot.to_bits()));
-                }
-                state.handle_connected(slot, connection);
-            }),
+            Ok(connection) => {
+                let mut carrier = shard.load(shard.index, slot, connection);
+                shard.with_state(|state| {
+                    if !state.has_waiters() {
+                        carrier.arm();
+                    }
+                    state.handle_connected(slot, carrier);
+                });
+            }
             Err(error) => {
                 tracing::debug!(pool = shard.shared.id, %error, "a connection could not be opened");
                 let now = shard.local.now();
@@ -240,39 +249,39 @@ impl<C: Connector> Actor<C> {
     }
 
     fn leave(&self, departure: Departure<C>, quiesced: io::Result<()>) {
-        let Departure { slot, connection, to } = departure;
+        let Departure { slot, connection, to, loan } = departure;
         let connection = match quiesced {
             Ok(()) => match connection.detach() {
-                Ok(detached) => return self.shard.dispatch(slot, detached, to),
+                Ok(detached) => return self.shard.dispatch(slot, detached, to, loan),
                 Err(connection) => connection,
             },
             Err(_) => connection,
         };
+        loan.settled();
         match to {
             Destination::Asker { shard, token } => {
                 self.shard.lend_failed(slot, connection, shard, token);
             }
             Destination::Home { shard } | Destination::Close { shard, .. } => {
-                self.shard.send_home(shard, slot, connection, false);
+                let mut carrier = self.shard.load(shard, slot, connection);
+                carrier.clean = false;
+                self.shard.send_home(carrier);
             }
         }
     }
 
     fn arm_timer(&mut self, cx: &mut Context<'_>) {
-        loop {
-            let due = self.shard.next_deadline();
-            if self.timer.as_ref().map(Sleep::deadline) != due {
-                self.timer = due.map(|due| Sleep::on(&self.shard.local, due));
-                self.shard.set_actor_wakes_at(due);
-            }
-            let Some(timer) = &mut self.timer else { return };
-            if Pin::new(timer).poll(cx).is_pending() {
-                return;
-            }
+        let due = self.shard.next_deadline();
+        if self.timer.as_ref().map(Sleep::deadline) != due {
+            self.timer = due.map(|due| Sleep::on(&self.shard.local, due));
+            self.shard.set_actor_wakes_at(due);
+        }
+        let Some(timer) = &mut self.timer else { return };
+        if Pin::new(timer).poll(cx).is_ready() {
             // It fired and was for a deadline that is still ahead of the clock just read: look again.
             self.timer = None;
+            self.shard.set_actor_wakes_at(None);
             cx.waker().wake_by_ref();
-            return;
         }
     }
 
@@ -297,9 +306,6 @@ impl<C: Connector> Drop for Actor<C> {
             shard.shared.publish(shard.index, Lifecycle::Closed);
             shard.with_state(|state| state.drain_for_shutdown(Lifecycle::Closed));
             shard.flush();
-        }
-        if let Some(port) = self.port {
-            shard.local.remove_port(port);
         }
         context::enter(&shard.local.clone(), || shard.end());
     }

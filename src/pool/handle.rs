@@ -13,7 +13,7 @@ use super::connector::Connector;
 use super::error::AcquireError;
 use super::lease::Lease;
 use super::pools::Users;
-use super::remote::Token;
+use super::remote::{Lent, Token};
 use super::scheduler::{Admission, HandleId, WaiterKey};
 use super::shard::Shard;
 use crate::runtime::CoreId;
@@ -47,13 +47,13 @@ impl<C: Connector> Handle<C> {
     /// Dropping the future gives up the place in the queue, or a connection that was already granted, at once.
     #[inline]
     pub fn acquire(&self) -> Acquire<'_, C> {
-        Acquire { handle: self, timeout: self.timeout, stage: Stage::New }
+        Acquire { handle: self, stage: Stage::New }
     }
 
     /// As [`acquire`](Handle::acquire), with a time limit of its own.
     #[inline]
     pub fn acquire_within(&self, limit: Duration) -> Acquire<'_, C> {
-        Acquire { handle: self, timeout: Some(limit), stage: Stage::New }
+        Acquire { handle: self, stage: Stage::Within(limit) }
     }
 
     /// Ends every acquire of this handle that waits with [`AcquireError::Deregistered`].
@@ -82,6 +82,8 @@ impl<C: Connector> fmt::Debug for Handle<C> {
 #[derive(Clone, Copy)]
 enum Stage {
     New,
+    /// New, with a time limit of its own.
+    Within(Duration),
     Waiting(WaiterKey),
     Forwarded(Token),
     Done,
@@ -91,20 +93,24 @@ enum Stage {
 #[must_use = "an acquire does nothing unless it is awaited"]
 pub struct Acquire<'a, C: Connector> {
     handle: &'a Handle<C>,
-    timeout: Option<Duration>,
     stage: Stage,
 }
 
 impl<C: Connector> Acquire<'_, C> {
-    fn begin(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
+    #[inline(always)]
+    fn begin(
+        &mut self,
+        timeout: Option<Duration>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Lease<C>, AcquireError>> {
         let Handle { shard, home, id, .. } = self.handle;
         if *home != shard.index {
-            return self.forward(cx);
+            return self.forward(timeout, cx);
         }
-        match shard.acquire(*id, self.timeout, cx) {
+        match shard.acquire(*id, timeout, cx) {
             Admission::Granted(grant) => {
                 self.stage = Stage::Done;
-                Poll::Ready(Ok(Lease::new(Rc::clone(shard), *home, grant.slot, grant.connection)))
+                Poll::Ready(Ok(Lease::new(grant.connection)))
             }
             Admission::Queued(waiter) => {
                 self.stage = Stage::Waiting(waiter);
@@ -118,9 +124,13 @@ impl<C: Connector> Acquire<'_, C> {
     }
 
     #[cold]
-    fn forward(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
+    fn forward(
+        &mut self,
+        timeout: Option<Duration>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Lease<C>, AcquireError>> {
         let Handle { shard, home, id, .. } = self.handle;
-        match shard.forward(*home, *id, self.timeout, cx) {
+        match shard.forward(*home, *id, timeout, cx) {
             Ok(token) => {
                 self.stage = Stage::Forwarded(token);
                 Poll::Pending
@@ -134,16 +144,17 @@ impl<C: Connector> Acquire<'_, C> {
 
     #[cold]
     fn proceed(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
-        let Handle { shard, home, .. } = self.handle;
+        let Handle { shard, .. } = self.handle;
         let polled = match self.stage {
-            Stage::Waiting(waiter) => shard
-                .poll_waiter(waiter, cx)
-                .map_ok(|grant| Lease::new(Rc::clone(shard), *home, grant.slot, grant.connection)),
+            Stage::Waiting(waiter) => shard.poll_waiter(waiter, cx).map_ok(Lease::new),
             Stage::Forwarded(token) => shard.poll_forward(token, cx).map_ok(|grant| {
-                let connection = C::Connection::attach(grant.connection);
-                Lease::new(Rc::clone(shard), grant.home, grant.slot, connection)
+                let Lent { connection, loan } = grant.connection;
+                let connection = C::Connection::attach(connection);
+                // From here on the lease sends it home.
+                loan.settled();
+                Lease::new(shard.load(grant.home, grant.slot, connection))
             }),
-            Stage::New | Stage::Done => panic!("an acquire was polled after its end"),
+            Stage::New | Stage::Within(_) | Stage::Done => panic!("an acquire was polled after its end"),
         };
         if polled.is_ready() {
             self.stage = Stage::Done;
@@ -157,16 +168,16 @@ impl<C: Connector> Future for Acquire<'_, C> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.stage {
-            Stage::New => {
-                if !self.handle.shard.local.executor().spend_budget() {
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-                self.begin(cx)
-            }
-            _ => self.proceed(cx),
+        let timeout = match self.stage {
+            Stage::New => self.handle.timeout,
+            Stage::Within(limit) => Some(limit),
+            _ => return self.proceed(cx),
+        };
+        if !self.handle.shard.local.executor().spend_budget() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
+        self.begin(timeout, cx)
     }
 }
 
@@ -174,7 +185,7 @@ impl<C: Connector> Drop for Acquire<'_, C> {
     #[inline]
     fn drop(&mut self) {
         match self.stage {
-            Stage::New | Stage::Done => {}
+            Stage::New | Stage::Within(_) | Stage::Done => {}
             Stage::Waiting(waiter) => self.handle.shard.cancel_waiter(waiter),
             Stage::Forwarded(token) => self.handle.shard.cancel_forward(token),
         }

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::rc::Rc;
 
+use super::carrier::Carrier;
+use super::connection::Connection;
 use super::connector::Connector;
 use super::error::ExchangeError;
-use super::scheduler::SlotId;
-use super::shard::Shard;
 use crate::runtime::CoreId;
 
 /// One connection, until it is dropped. Made by [`Handle::acquire`](super::Handle::acquire).
@@ -15,20 +15,21 @@ use crate::runtime::CoreId;
 /// Gives the connection back: to the next waiter, or to the idle ones. A connection whose last exchange did not end
 /// well is closed instead, and only then does its slot become free. Dropping never waits, spawns or fails; it works
 /// outside a turn of the core, after the pool was closed, and when its scheduler has failed.
-pub struct Lease<C: Connector> {
-    shard: Rc<Shard<C>>,
-    /// The shard whose slot this is.
-    home: usize,
-    slot: SlotId,
-    connection: Option<C::Connection>,
-    used: bool,
-    clean: bool,
-}
+pub struct Lease<C: Connector>(Option<Box<Carrier<C>>>);
 
 impl<C: Connector> Lease<C> {
     #[inline]
-    pub(super) fn new(shard: Rc<Shard<C>>, home: usize, slot: SlotId, connection: C::Connection) -> Lease<C> {
-        Lease { shard, home, slot, connection: Some(connection), used: false, clean: true }
+    pub(super) fn new(mut carrier: Box<Carrier<C>>) -> Lease<C> {
+        carrier.clean = true;
+        Lease(Some(carrier))
+    }
+
+    #[inline]
+    fn carrier(&self) -> &Carrier<C> {
+        match &self.0 {
+            Some(carrier) => carrier,
+            None => unreachable!("the carrier leaves with the lease"),
+        }
     }
 
     /// Uses the connection for one exchange, such as a request and its reply.
@@ -48,38 +49,38 @@ impl<C: Connector> Lease<C> {
     where
         F: AsyncFnOnce(&mut C::Connection) -> Result<T, E>,
     {
-        if !self.clean {
+        let Some(carrier) = &mut self.0 else { unreachable!("the carrier leaves with the lease") };
+        let Some(connection) = carrier.connection.as_mut().filter(|_| carrier.clean) else {
             return Err(ExchangeError::Dirty);
-        }
-        let Some(connection) = &mut self.connection else {
-            unreachable!("the connection leaves with the lease")
         };
-        self.used = true;
-        self.clean = false;
+        carrier.armed = false;
+        carrier.clean = false;
         let result = exchange(connection).await;
-        self.clean = result.is_ok() && super::Connection::is_quiet(connection);
+        carrier.clean = result.is_ok() && connection.is_quiet();
         result.map_err(ExchangeError::Failed)
     }
 
     /// Whether the connection is fit for another exchange as far as this lease has seen.
     pub fn is_clean(&self) -> bool {
-        self.clean
+        self.carrier().clean
     }
 
     /// The core whose shard the connection belongs to.
     pub fn home(&self) -> CoreId {
-        self.shard.shared.links[self.home].core
+        let Carrier { shard, home, .. } = self.carrier();
+        shard.shared.links[*home].core
     }
 }
 
 impl<C: Connector> Drop for Lease<C> {
     #[inline]
     fn drop(&mut self) {
-        let Some(connection) = self.connection.take() else { return };
-        if self.home == self.shard.index {
-            self.shard.give_back(self.slot, connection, self.used, self.clean);
+        let Some(carrier) = self.0.take() else { return };
+        let shard = Rc::clone(&carrier.shard);
+        if carrier.home == shard.index {
+            shard.give_back(carrier);
         } else {
-            self.shard.send_home(self.home, self.slot, connection, self.clean);
+            shard.send_home(carrier);
         }
     }
 }
@@ -88,8 +89,8 @@ impl<C: Connector> fmt::Debug for Lease<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease")
             .field("home", &self.home())
-            .field("slot", &self.slot)
-            .field("clean", &self.clean)
+            .field("slot", &self.carrier().slot)
+            .field("clean", &self.is_clean())
             .finish_non_exhaustive()
     }
 }

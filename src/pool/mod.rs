@@ -7,6 +7,7 @@
 //! uncontended local acquire and release.
 
 mod actor;
+mod carrier;
 mod config;
 mod connection;
 mod connector;

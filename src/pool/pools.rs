@@ -15,6 +15,7 @@ use super::error::{AcquireError, BuildError};
 use super::handle::Handle;
 use super::lease::Lease;
 use super::remote::Command;
+use super::scheduler::Lifecycle;
 use super::shard::Shard;
 use super::shared::Shared;
 use super::stats::PoolStats;
@@ -41,6 +42,24 @@ impl<C: Connector> Drop for Users<C> {
     }
 }
 
+/// The order to make a shard. Dropped where nobody carries it out, on a core that ends or is never started, it has the
+/// shard count as ended.
+struct Installation<C: Connector> {
+    shared: Arc<Shared<C>>,
+    shard: usize,
+}
+
+impl<C: Connector> Drop for Installation<C> {
+    fn drop(&mut self) {
+        // Whoever made the shard has taken its inbox.
+        if let Some(inbox) = self.shared.take_inbox(self.shard) {
+            drop(inbox);
+            self.shared.publish(self.shard, Lifecycle::Closed);
+            self.shared.actor_ended(self.shard, self.shared.last_stats(self.shard), 0);
+        }
+    }
+}
+
 impl<C: Connector> Pool<C> {
     /// The settings to start from.
     pub fn builder(connector: C) -> PoolBuilder<C> {
@@ -54,10 +73,10 @@ impl<C: Connector> Pool<C> {
     ) -> Result<Pool<C>, BuildError> {
         let shared = Shared::new(connector, settings, runtime);
         let users = Arc::new(Users(Arc::clone(&shared)));
-        for mailbox in runtime.mailboxes() {
-            let shared = Arc::clone(&shared);
+        for (shard, mailbox) in runtime.mailboxes().iter().enumerate() {
+            let order = Installation { shared: Arc::clone(&shared), shard };
             let install = Mail::Run(Box::new(move || {
-                Shard::of(&context::current(), &shared);
+                Shard::of(&context::current(), &order.shared);
             }));
             mailbox.send(install).map_err(|_| BuildError::CoreEnded { core: mailbox.core() })?;
         }

@@ -5,7 +5,7 @@
 //! for any more goes home again.
 
 use std::task::{Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_channel::oneshot;
 use slab::Slab;
@@ -13,12 +13,19 @@ use slab::Slab;
 use super::connection::Connection;
 use super::connector::Connector;
 use super::scheduler::{CloseReason, HandleId, Refusal, SlotId, Stage};
-use super::shared::LeaseEnd;
+use super::shared::{LeaseEnd, Loan};
 use super::stats::ShardStats;
 use crate::runtime::timer::{DeadlineKey, DeadlineQueue};
 
 /// A connection between two cores.
 pub(crate) type Detached<C> = <<C as Connector>::Connection as Connection>::Detached;
+
+/// A connection that was lent, on its way to the asking core.
+pub(crate) struct Lent<C: Connector> {
+    pub(crate) connection: Detached<C>,
+    // Dropped second: the slot is free when the connection has gone.
+    pub(crate) loan: Loan<C>,
+}
 
 /// What shards say to each other. Each core's shard of a pool reads one queue of these.
 pub(crate) enum Command<C: Connector> {
@@ -33,7 +40,7 @@ pub(crate) enum Command<C: Connector> {
     /// To the home shard: a lease on another core has ended, and the connection with it.
     Gone { slot: SlotId, reason: CloseReason, end: LeaseEnd<C> },
     /// To the asking shard: its connection, from shard `home`.
-    Grant { token: Token, home: usize, slot: SlotId, connection: Detached<C> },
+    Grant { token: Token, home: usize, slot: SlotId, connection: Lent<C> },
     /// To the asking shard.
     Refuse { token: Token, refusal: Refusal },
     /// From anywhere.
@@ -66,7 +73,9 @@ enum Stand<D> {
 struct Forward<D> {
     generation: u32,
     home: usize,
-    begun: Instant,
+    timeout: Option<Duration>,
+    /// When its clock was started.
+    since: Option<Instant>,
     deadline: Option<DeadlineKey>,
     stand: Stand<D>,
 }
@@ -90,30 +99,51 @@ pub(crate) struct Forwards<D> {
     forwards: Slab<Forward<D>>,
     generation: u32,
     deadlines: DeadlineQueue<Token>,
+    /// Begun since the clocks were last started.
+    unclocked: Vec<Token>,
     pub(crate) total: u64,
 }
 
 impl<D> Forwards<D> {
     pub(crate) fn new() -> Forwards<D> {
-        Forwards { forwards: Slab::new(), generation: 0, deadlines: DeadlineQueue::new(), total: 0 }
+        Forwards {
+            forwards: Slab::new(),
+            generation: 0,
+            deadlines: DeadlineQueue::new(),
+            unclocked: Vec::new(),
+            total: 0,
+        }
     }
 
     /// Records an acquire that is about to be sent to `home`.
-    pub(crate) fn begin(
-        &mut self,
-        home: usize,
-        waker: Waker,
-        now: Instant,
-        deadline: Option<Instant>,
-    ) -> Token {
+    pub(crate) fn begin(&mut self, home: usize, waker: Waker, timeout: Option<Duration>) -> Token {
         let generation = self.generation;
         self.generation = generation.wrapping_add(1);
         self.total += 1;
-        let entry = self.forwards.vacant_entry();
-        let token = Token { index: entry.key() as u32, generation };
-        let deadline = deadline.map(|at| self.deadlines.insert(at, token));
-        entry.insert(Forward { generation, home, begun: now, deadline, stand: Stand::Waiting(waker) });
+        let forward =
+            Forward { generation, home, timeout, since: None, deadline: None, stand: Stand::Waiting(waker) };
+        let token = Token { index: self.forwards.insert(forward) as u32, generation };
+        self.unclocked.push(token);
         token
+    }
+
+    /// What was begun since the last call, and still waits, counts its time from `now`.
+    pub(crate) fn start_clocks(&mut self, now: Instant) {
+        let mut unclocked = std::mem::take(&mut self.unclocked);
+        for token in unclocked.drain(..) {
+            let Some(forward) = self.get_mut(token) else { continue };
+            if !matches!(forward.stand, Stand::Waiting(_)) {
+                continue;
+            }
+            forward.since = Some(now);
+            if let Some(at) = forward.timeout.and_then(|timeout| now.checked_add(timeout)) {
+                let key = self.deadlines.insert(at, token);
+                if let Some(forward) = self.get_mut(token) {
+                    forward.deadline = Some(key);
+                }
+            }
+        }
+        self.unclocked = unclocked;
     }
 
     fn get_mut(&mut self, token: Token) -> Option<&mut Forward<D>> {
@@ -188,7 +218,7 @@ impl<D> Forwards<D> {
         forward.deadline = None;
         let refusal = Refusal::TimedOut {
             stage: Stage::Forwarded,
-            waited: now.saturating_duration_since(forward.begun),
+            waited: forward.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
             queued,
             last_connect_error: None,
         };

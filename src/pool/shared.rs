@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use super::config::Settings;
 use super::connector::Connector;
 use super::remote::Command;
-use super::scheduler::{HandleId, Lifecycle, Refusal};
+use super::scheduler::{CloseReason, HandleId, Lifecycle, Refusal, SlotId};
 use super::stats::ShardStats;
 use crate::runtime::mesh::Mailbox;
 use crate::runtime::{CoreId, RuntimeHandle};
@@ -215,6 +215,34 @@ impl<C: Connector> Drop for LeaseEnd<C> {
     fn drop(&mut self) {
         if let Some(shared) = &self.shared {
             shared.late_lease_ended(self.home);
+        }
+    }
+}
+
+/// Travels with a connection away from its home shard. Dropped on the way, because a shard has ended or the
+/// connection's own code has panicked, it tells the home shard that the connection is lost.
+pub(crate) struct Loan<C: Connector> {
+    shared: Option<Arc<Shared<C>>>,
+    home: usize,
+    slot: SlotId,
+}
+
+impl<C: Connector> Loan<C> {
+    pub(crate) fn new(shared: &Arc<Shared<C>>, home: usize, slot: SlotId) -> Loan<C> {
+        Loan { shared: Some(Arc::clone(shared)), home, slot }
+    }
+
+    /// The connection has arrived, or the home shard hears of it in another way.
+    pub(crate) fn settled(mut self) {
+        self.shared = None;
+    }
+}
+
+impl<C: Connector> Drop for Loan<C> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            let end = shared.lease_end(self.home);
+            shared.send(self.home, Command::Gone { slot: self.slot, reason: CloseReason::Lost, end });
         }
     }
 }

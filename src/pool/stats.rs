@@ -59,7 +59,7 @@ impl ShardStats {
     pub(crate) fn collect(core: CoreId, counters: &Counters, gauges: Gauges) -> ShardStats {
         ShardStats {
             core,
-            acquires: counters.acquires,
+            acquires: counters.acquires(),
             granted_immediately: counters.granted_immediately,
             granted_after_wait: counters.granted_after_wait,
             capacity_waits: counters.capacity_waits,

@@ -18,6 +18,14 @@ pub(crate) fn enter<R>(local: &Rc<Local>, f: impl FnOnce() -> R) -> R {
     CURRENT.set(local, f)
 }
 
+const OUTSIDE: &str = "this must be called on a core: from a task of a corelet runtime";
+
+/// Whether the thread is inside a turn of that core.
+#[inline]
+pub(crate) fn is_inside(local: &Rc<Local>) -> bool {
+    CURRENT.is_set() && CURRENT.with(|current| Rc::ptr_eq(current, local))
+}
+
 /// The current core, inside a turn.
 pub(crate) fn try_current() -> Option<Rc<Local>> {
     CURRENT.is_set().then(|| CURRENT.with(Rc::clone))
@@ -31,7 +39,7 @@ pub(crate) fn try_current() -> Option<Rc<Local>> {
 pub(crate) fn current() -> Rc<Local> {
     match try_current() {
         Some(local) => local,
-        None => panic!("this must be called on a core: from a task of a corelet runtime"),
+        None => panic!("{OUTSIDE}"),
     }
 }
 
@@ -55,10 +63,19 @@ pub(crate) fn wake(target: WakeTarget) {
 
 /// Has a task dropped at its next scheduling point, from anywhere.
 pub(crate) fn stop(pid: RawPid) {
-    match try_current() {
-        Some(local) if local.id() == pid.core => local.executor().stop(pid),
-        _ => mesh::send_to(pid.core, Mail::Stop(pid)),
+    if CURRENT.is_set() {
+        let here = CURRENT.with(|local| {
+            let here = local.id() == pid.core;
+            if here {
+                local.executor().stop(pid);
+            }
+            here
+        });
+        if here {
+            return;
+        }
     }
+    mesh::send_to(pid.core, Mail::Stop(pid));
 }
 
 /// Starts a task on the current core. It runs after the current task has returned to the executor, and may be
@@ -74,9 +91,8 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    let local = current();
-    let (pid, cell) = local.executor().spawn(future);
-    JoinHandle::new(pid, cell)
+    assert!(CURRENT.is_set(), "{OUTSIDE}");
+    JoinHandle::new(CURRENT.with(|local| local.executor().spawn(future)))
 }
 
 /// The core that the caller runs on; none outside a turn of a core.

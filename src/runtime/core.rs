@@ -50,8 +50,10 @@ impl Core {
         F: Future + 'static,
         F::Output: 'static,
     {
-        let (pid, cell) = self.local.executor().spawn(future);
-        JoinHandle::new(pid, cell)
+        let handle = JoinHandle::new(self.local.executor().spawn(future));
+        // Whoever waits for the descriptor has to come back for this task.
+        self.local.mailbox().nudge();
+        handle
     }
 
     /// Runs what is ready, never waits: reaps completions, delivers mail, fires timers, polls ready tasks and submits.
@@ -62,12 +64,18 @@ impl Core {
     /// When the ring cannot be entered, which leaves the core unusable.
     pub fn turn(&mut self) -> io::Result<bool> {
         self.local.awake();
+        self.local.driver().signal_eventfd(true);
         self.local.mailbox().silence();
         if self.local.turn()? {
             return Ok(true);
         }
         context::enter(&self.local, || self.local.submit())?;
-        Ok(self.local.executor().has_ready() || !self.local.announce_sleep())
+        // A kernel entry may have been put off: its signal has been taken back above, so nobody would come for the rest.
+        let unfinished = {
+            let mut driver = self.local.driver();
+            driver.has_staged() || driver.has_news()
+        };
+        Ok(unfinished || self.local.executor().has_ready() || !self.local.announce_sleep())
     }
 
     /// When the core wants to be turned even if its descriptor stays silent.
@@ -81,10 +89,7 @@ impl Core {
     /// # Errors
     /// When the ring refuses the registration.
     pub fn event_fd(&self) -> io::Result<BorrowedFd<'_>> {
-        self.local.driver().register_eventfd(self.local.mailbox().bell()).or_else(|error| {
-            // Registered by an earlier call.
-            if error.raw_os_error() == Some(libc::EBUSY) { Ok(()) } else { Err(error) }
-        })?;
+        self.local.driver().register_eventfd(self.local.mailbox().bell())?;
         Ok(self.local.mailbox().bell_fd())
     }
 

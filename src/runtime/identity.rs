@@ -49,7 +49,7 @@ impl RawPid {
         self.index
     }
 
-    /// Counts the tasks ever spawned on that core, modulo 2^32.
+    /// Counts the tasks ever spawned on cores of that id, modulo 2^32.
     pub fn generation(self) -> u32 {
         self.generation
     }

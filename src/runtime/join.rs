@@ -81,43 +81,40 @@ impl std::error::Error for JoinError {}
 /// # Cancel safety
 /// Awaiting by `&mut handle` is cancel safe. A result is given once; polling again afterwards panics.
 #[must_use = "dropping a join handle stops its task; `detach` lets it run on"]
-pub struct JoinHandle<T> {
-    pid: RawPid,
-    cell: Rc<dyn Joinable<Output = T>>,
-    stop_on_drop: bool,
-}
+pub struct JoinHandle<T>(Rc<dyn Joinable<Output = T>>);
 
 impl<T> JoinHandle<T> {
-    pub(crate) fn new(pid: RawPid, cell: Rc<dyn Joinable<Output = T>>) -> JoinHandle<T> {
-        JoinHandle { pid, cell, stop_on_drop: true }
+    pub(crate) fn new(task: Rc<dyn Joinable<Output = T>>) -> JoinHandle<T> {
+        JoinHandle(task)
     }
 
     /// The task's identity.
     pub fn pid(&self) -> RawPid {
-        self.pid
+        self.0.pid()
     }
 
     /// Lets the task run on without a handle.
-    pub fn detach(mut self) {
-        self.stop_on_drop = false;
+    pub fn detach(self) {
+        self.0.detach();
     }
 
     /// Stops the task at its next scheduling point; awaiting the handle then gives an error that
     /// [`is_cancelled`](JoinError::is_cancelled), or the result if the task had already ended.
     pub fn abort(&self) {
-        context::stop(self.pid);
+        context::stop(self.pid());
     }
 
     /// Whether the task has ended.
     pub fn is_finished(&self) -> bool {
-        self.cell.is_finished()
+        self.0.is_finished()
     }
 }
 
 impl<T> Drop for JoinHandle<T> {
+    #[inline]
     fn drop(&mut self) {
-        if self.stop_on_drop && !self.cell.is_finished() {
-            context::stop(self.pid);
+        if !self.0.is_finished() && !self.0.is_detached() {
+            context::stop(self.pid());
         }
     }
 }
@@ -125,14 +122,15 @@ impl<T> Drop for JoinHandle<T> {
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.cell.poll_join(cx)
+        self.0.poll_join(cx)
     }
 }
 
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle").field("pid", &self.pid).field("finished", &self.is_finished()).finish()
+        f.debug_struct("JoinHandle").field("pid", &self.pid()).field("finished", &self.is_finished()).finish()
     }
 }
 

@@ -30,20 +30,28 @@ const MAILS_PER_TURN: usize = 256;
 /// Looks at the queues between two looks at the clock while spinning.
 const SPINS_PER_CLOCK: u32 = 32;
 
-/// A queue outside the mailbox that a task of this core reads: the core looks at it every turn and before it sleeps.
-struct Port {
-    has_mail: Box<dyn Fn() -> bool>,
+/// What an upper layer keeps on a core and the core looks after: a queue outside the mailbox that one task reads.
+pub(crate) trait Port {
+    /// Looked at every turn and before the core sleeps; true has the reader woken.
+    fn has_mail(&self) -> bool;
+
+    /// Called when the tasks of a turn have run.
+    fn turn_ends(&self);
+}
+
+struct OpenPort {
+    port: Rc<dyn Port>,
     reader: RawPid,
 }
 
 pub(crate) struct Local {
     mailbox: Arc<Mailbox>,
-    inbox: Receiver<Mail>,
+    inbox: RefCell<Receiver<Mail>>,
     executor: Executor,
     timers: RefCell<DeadlineQueue<Waker>>,
     driver: RefCell<Driver>,
     aftermath: RefCell<Aftermath>,
-    ports: RefCell<Slab<Port>>,
+    ports: RefCell<Slab<OpenPort>>,
     extensions: RefCell<FxHashMap<u64, Rc<dyn Any>>>,
     idle_probes: RefCell<Vec<Sender<u64>>>,
     mails: Cell<u64>,
@@ -80,7 +88,7 @@ impl Local {
     ) -> Rc<Local> {
         Rc::new(Local {
             mailbox,
-            inbox,
+            inbox: RefCell::new(inbox),
             executor,
             timers: RefCell::new(DeadlineQueue::new()),
             driver: RefCell::new(driver),
@@ -104,6 +112,9 @@ impl Local {
             self.deliver();
             self.fire_timers();
             self.executor.run(POLLS_PER_TURN);
+            for (_, open) in &*self.ports.borrow() {
+                open.port.turn_ends();
+            }
             let more = self.executor.has_ready();
             if more {
                 self.submit()?;
@@ -122,6 +133,9 @@ impl Local {
     /// Sleeps until there is something to do, or for at most `limit`. What is staged is sent first.
     pub(crate) fn park(self: &Rc<Local>, limit: Option<Duration>) -> io::Result<()> {
         context::enter(self, || {
+            if self.executor.has_ready() {
+                return self.submit();
+            }
             self.answer_idle_probes();
             let deadline = self.timers.borrow().next();
             if !self.busy_poll.get().is_zero() {
@@ -203,7 +217,7 @@ impl Local {
 
     fn deliver(&self) {
         for _ in 0..MAILS_PER_TURN {
-            let Ok(mail) = self.inbox.try_recv() else { break };
+            let Ok(mail) = self.inbox.borrow().try_recv() else { break };
             self.mails.set(self.mails.get() + 1);
             match mail {
                 Mail::Wake(target) => self.executor.wake(target),
@@ -213,15 +227,24 @@ impl Local {
                 Mail::End => self.ending.set(true),
             }
         }
-        for (_, port) in &*self.ports.borrow() {
-            if (port.has_mail)() {
-                self.executor.wake(port.reader.into());
+        for (_, open) in &*self.ports.borrow() {
+            if open.port.has_mail() {
+                self.executor.wake(open.reader.into());
             }
         }
     }
 
     fn has_mail(&self) -> bool {
-        !self.inbox.is_empty() || self.ports.borrow().iter().any(|(_, port)| (port.has_mail)())
+        !self.inbox.borrow().is_empty() || self.ports.borrow().iter().any(|(_, open)| open.port.has_mail())
+    }
+
+    /// Anything to do for a turn now? For a simulation, which turns no core in vain.
+    pub(crate) fn has_work(&self) -> bool {
+        let (io, now) = {
+            let mut driver = self.driver.borrow_mut();
+            (driver.has_news() || driver.has_staged(), driver.now())
+        };
+        io || self.executor.has_ready() || self.has_mail() || self.next_deadline().is_some_and(|at| at <= now)
     }
 
     fn fire_timers(&self) {
@@ -261,20 +284,24 @@ impl Local {
             self.driver.borrow_mut().shut_down();
             self.settle_driver();
             self.timers.borrow_mut().clear();
-            while let Ok(mail) = self.inbox.try_recv() {
+            // Closed here and not with the last reference: whoever sends to an ended core must be refused, whatever
+            // task has leaked.
+            let inbox = self.inbox.replace(crossbeam_channel::never());
+            while let Ok(mail) = inbox.try_recv() {
                 contain("a mail to an ended core", || drop(mail));
             }
+            contain("a mail to an ended core", || drop(inbox));
         });
     }
 
-    /// Has the core look at `has_mail` every turn and wake `reader` when it holds. The answer is for
-    /// [`remove_port`](Local::remove_port).
-    pub(crate) fn add_port(&self, reader: RawPid, has_mail: impl Fn() -> bool + 'static) -> usize {
-        self.ports.borrow_mut().insert(Port { has_mail: Box::new(has_mail), reader })
+    /// Has the core look after `port`, which `reader` reads. The answer is for [`remove_port`](Local::remove_port).
+    pub(crate) fn add_port(&self, reader: RawPid, port: Rc<dyn Port>) -> usize {
+        self.ports.borrow_mut().insert(OpenPort { port, reader })
     }
 
     pub(crate) fn remove_port(&self, port: usize) {
-        self.ports.borrow_mut().try_remove(port);
+        let removed = self.ports.borrow_mut().try_remove(port);
+        drop(removed);
     }
 
     /// A value that upper layers keep on the core, by a key of theirs.

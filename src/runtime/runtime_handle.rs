@@ -68,7 +68,7 @@ impl RuntimeHandle {
         let (result, receiver) = oneshot::channel();
         let (control, mut orders) = oneshot::channel::<()>();
         let job = move || {
-            let mut body = context::spawn(task());
+            let mut body = context::spawn(async move { task().await });
             context::spawn(async move {
                 let mut ordered = false;
                 let joined = poll_fn(|cx| {

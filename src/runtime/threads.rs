@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Sender, bounded, unbounded};
 
 use super::builder::{GuestCore, RuntimeBuilder};
+use super::context;
 use super::core::Core;
 use super::error::StartError;
 use super::identity::CoreId;
@@ -20,8 +21,8 @@ const FINISH_LIMIT: Duration = Duration::from_secs(1);
 /// One pinned thread per core, each with its own ring and executor.
 ///
 /// # Drop
-/// Stops every task, waits for the operations in flight, closes the rings and joins the threads. Dropping it on one of
-/// its own cores is not possible: it is not reachable from there.
+/// Stops every task, waits for the operations in flight, closes the rings and joins the threads. A task that drops the
+/// runtime it runs on waits for the other cores only; its own ends when it returns to the executor.
 #[derive(Debug)]
 pub struct Runtime {
     handle: RuntimeHandle,
@@ -91,12 +92,16 @@ impl Runtime {
     ///
     /// # Errors
     /// When the future panics, or its core ends.
+    ///
+    /// # Panics
+    /// When called on one of the runtime's own cores, which would wait for itself.
     pub fn block_on<F, Fut>(&self, root: F) -> Result<Fut::Output, JoinError>
     where
         F: FnOnce() -> Fut + Send + 'static,
         Fut: Future + 'static,
         Fut::Output: Send + 'static,
     {
+        self.refuse_own_cores();
         let (answer, answers) = bounded(1);
         self.handle.run_on(&self.handle.mailboxes()[0], root, move |result| {
             // The receiver waits below.
@@ -113,12 +118,16 @@ impl Runtime {
     ///
     /// # Errors
     /// The error of the first root task that panicked, after all of them have ended.
+    ///
+    /// # Panics
+    /// When called on one of the runtime's own cores, which would wait for itself.
     pub fn run<F, Fut>(self, root: F) -> Result<Vec<Fut::Output>, JoinError>
     where
         F: Fn() -> Fut + Send + Clone + 'static,
         Fut: Future + 'static,
         Fut::Output: Send + 'static,
     {
+        self.refuse_own_cores();
         let mut answers = Vec::new();
         for mailbox in self.handle.mailboxes() {
             let (answer, answered) = bounded(1);
@@ -136,6 +145,12 @@ impl Runtime {
         self.finish_queued_work();
         drop(self);
         results.into_iter().collect()
+    }
+
+    #[track_caller]
+    fn refuse_own_cores(&self) {
+        let own = context::current_core().is_some_and(|core| self.handle.mailbox(core).is_ok());
+        assert!(!own, "a core cannot block on its own runtime; spawn a task instead");
     }
 
     /// Waits until all cores have been idle twice in a row with nothing in between: then no work is queued anywhere,
@@ -174,8 +189,9 @@ impl Drop for Runtime {
             // Refused only by a core that has already ended.
             let _ = mailbox.send(Mail::End);
         }
+        let here = std::thread::current().id();
         for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
+            if thread.thread().id() != here && thread.join().is_err() {
                 tracing::error!("a core's thread panicked");
             }
         }

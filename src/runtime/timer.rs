@@ -3,11 +3,15 @@
 //! The queue never reads a clock: the caller says what time it is, so that a simulated core fires the same
 //! deadlines in the same order on every run.
 //!
-//! It is an indexed 4-ary min-heap. Four children to a node halve the depth of a binary heap, and the
-//! commonest use, one time-out for everybody, appends at the end and cancels what was appended last, which
-//! moves nothing at all. Each entry knows its place in the heap, so a cancel never searches and leaves no
-//! tombstone behind that would make [`DeadlineQueue::next`] report a time at which nothing is due.
+//! It is two structures in one. A deadline that is not before the latest one joins the *run*, a queue in time order:
+//! that is the commonest use, one time-out for everybody, and there joining, firing and cancelling at either end move
+//! nothing. All others go to an indexed 4-ary min-heap (four children to a node halve the depth of a binary one), in
+//! which each entry knows its place, so that a cancel never searches.
+//!
+//! Both ends of the run are always live, so [`DeadlineQueue::next`] never reports a time at which nothing is due;
+//! cancelled nodes between them are dropped when they outnumber the live ones.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 /// Names one deadline of one queue. A key whose deadline has fired or was cancelled matches nothing.
@@ -21,6 +25,9 @@ pub(crate) struct DeadlineKey {
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct DeadlineQueue<T> {
+    run: VecDeque<Node>,
+    /// Nodes of the run whose deadline was cancelled.
+    run_dead: usize,
     heap: Vec<Node>,
     entries: Vec<Entry<T>>,
     free: u32,
@@ -41,7 +48,7 @@ struct Node {
 #[cfg_attr(test, derive(Clone))]
 struct Entry<T> {
     generation: u32,
-    /// The place in the heap while there is a value, the next free entry when there is none.
+    /// The place in the heap, or [`IN_RUN`], while there is a value; the next free entry when there is none.
     link: u32,
     value: Option<T>,
 }
@@ -55,7 +62,14 @@ impl<T> Default for DeadlineQueue<T> {
 impl<T> DeadlineQueue<T> {
     /// An empty queue; it allocates on the first insertion.
     pub(crate) const fn new() -> Self {
-        Self { heap: Vec::new(), entries: Vec::new(), free: NONE, sequence: 0 }
+        Self {
+            run: VecDeque::new(),
+            run_dead: 0,
+            heap: Vec::new(),
+            entries: Vec::new(),
+            free: NONE,
+            sequence: 0,
+        }
     }
 
     /// Adds `value`, due at `at`.
@@ -65,9 +79,12 @@ impl<T> DeadlineQueue<T> {
         // Truncation is the point: a stale key could match again only if exactly 2^32 insertions lie between
         // it and the present user of the same entry.
         let generation = sequence as u32;
-        let entry = Entry { generation, link: NONE, value: Some(value) };
+        let entry = Entry { generation, link: IN_RUN, value: Some(value) };
         let index = if self.free == NONE {
-            assert!(self.entries.len() < NONE as usize, "a deadline queue holds at most 2^32 - 1 deadlines");
+            assert!(
+                self.entries.len() < IN_RUN as usize,
+                "a deadline queue holds fewer than 2^32 - 1 deadlines"
+            );
             self.entries.push(entry);
             (self.entries.len() - 1) as u32
         } else {
@@ -78,8 +95,12 @@ impl<T> DeadlineQueue<T> {
             index
         };
         let node = Node { at, sequence, entry: index };
-        self.heap.push(node);
-        self.sift_up(self.heap.len() - 1, node);
+        if self.run.back().is_none_or(|latest| latest.at <= at) {
+            self.run.push_back(node);
+        } else {
+            self.heap.push(node);
+            self.sift_up(self.heap.len() - 1, node);
+        }
         DeadlineKey { index, generation }
     }
 
@@ -90,21 +111,35 @@ impl<T> DeadlineQueue<T> {
             return None;
         }
         let value = entry.value.take()?;
-        let position = entry.link as usize;
+        let link = entry.link;
         self.vacate(key.index);
-        self.remove_node(position);
+        if link == IN_RUN {
+            self.run_dead += 1;
+            self.trim_run();
+        } else {
+            self.remove_node(link as usize);
+        }
         Some(value)
     }
 
     /// Gives one value that is due at `now`, the longest overdue first; `None` when nothing is due any more.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<T> {
-        let first = *self.heap.first()?;
+        let (first, in_run) = match (self.run.front(), self.heap.first()) {
+            (Some(run), Some(heap)) if heap.before(run) => (*heap, false),
+            (Some(run), _) => (*run, true),
+            (None, heap) => (*heap?, false),
+        };
         if first.at > now {
             return None;
         }
         let value = self.entries[first.entry as usize].value.take();
         self.vacate(first.entry);
-        self.remove_node(0);
+        if in_run {
+            self.run.pop_front();
+            self.trim_run();
+        } else {
+            self.remove_node(0);
+        }
         value
     }
 
@@ -116,6 +151,8 @@ impl<T> DeadlineQueue<T> {
 
     /// Drops every deadline and keeps the memory. Keys given out before match nothing from now on.
     pub(crate) fn clear(&mut self) {
+        self.run.clear();
+        self.run_dead = 0;
         self.heap.clear();
         self.entries.clear();
         self.free = NONE;
@@ -124,19 +161,46 @@ impl<T> DeadlineQueue<T> {
     /// The instant of the earliest deadline, exactly.
     #[inline]
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.heap.first().map(|node| node.at)
+        match (self.run.front(), self.heap.first()) {
+            (Some(run), Some(heap)) => Some(run.at.min(heap.at)),
+            (run, heap) => run.or(heap).map(|node| node.at),
+        }
     }
 
     /// How many deadlines are pending.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.heap.len()
+        self.heap.len() + self.run.len() - self.run_dead
     }
 
     /// Whether no deadline is pending.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        // The ends of the run are live.
+        self.heap.is_empty() && self.run.is_empty()
+    }
+
+    /// Drops cancelled nodes at both ends of the run, and all of them when they are the majority.
+    fn trim_run(&mut self) {
+        while self.run_dead > 0
+            && let Some(front) = self.run.front()
+            && !self.entries[front.entry as usize].is_run_of(front)
+        {
+            self.run.pop_front();
+            self.run_dead -= 1;
+        }
+        while self.run_dead > 0
+            && let Some(back) = self.run.back()
+            && !self.entries[back.entry as usize].is_run_of(back)
+        {
+            self.run.pop_back();
+            self.run_dead -= 1;
+        }
+        if self.run_dead * 2 > self.run.len() {
+            let entries = &self.entries;
+            self.run.retain(|node| entries[node.entry as usize].is_run_of(node));
+            self.run_dead = 0;
+        }
     }
 
     fn vacate(&mut self, index: u32) {
@@ -201,13 +265,25 @@ impl<T> DeadlineQueue<T> {
     }
 }
 
+impl<T> Entry<T> {
+    /// Whether the entry is still that of `node`, which lies in the run.
+    #[inline]
+    fn is_run_of(&self, node: &Node) -> bool {
+        self.generation == node.sequence as u32 && self.link == IN_RUN && self.value.is_some()
+    }
+}
+
 impl Node {
+    #[inline]
     fn before(&self, other: &Self) -> bool {
         (self.at, self.sequence) < (other.at, other.sequence)
     }
 }
 
 const ARITY: usize = 4;
+
+/// In place of a place in the heap: the node is in the run.
+const IN_RUN: u32 = u32::MAX - 1;
 
 /// No entry: the end of the list of free ones.
 const NONE: u32 = u32::MAX;

@@ -11,7 +11,7 @@ impl<C, W> State<C, W> {
     /// Asks for a connection. The most recently used idle one for which `usable` holds is granted at once;
     /// those for which it does not hold are closed as broken. Otherwise the acquire is queued, unless the
     /// queue is full, and `ticket` is asked for only then.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn handle_acquire(
         &mut self,
         handle: HandleId,
@@ -23,7 +23,6 @@ impl<C, W> State<C, W> {
         loop {
             match self.slots.lease_newest(&mut usable) {
                 Newest::Leased(grant) => {
-                    self.counters.acquires += 1;
                     self.counters.granted_immediately += 1;
                     self.debug_check();
                     return Admission::Granted(grant);
@@ -87,13 +86,13 @@ impl<C, W> State<C, W> {
             }
             Lifecycle::Running => {
                 let waiter = self.waiters.enqueue(handle, ticket());
-                self.counters.acquires += 1;
+                self.counters.not_at_once += 1;
                 self.counters.capacity_waits += 1;
                 self.sweep();
                 return Admission::Queued(waiter);
             }
         };
-        self.counters.acquires += 1;
+        self.counters.not_at_once += 1;
         self.counters.count_refusal(&refusal);
         self.debug_check();
         Admission::Refused(refusal)

@@ -9,7 +9,7 @@ use super::{CloseReason, Lifecycle, Refusal, SlotId, State};
 impl<C, W> State<C, W> {
     /// A lease ended cleanly: its connection goes to the next waiter or in front of the idle ones. With a
     /// stale id it is merely dropped.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn handle_release(&mut self, slot: SlotId, connection: C) {
         if !self.slots.is_leased(slot) {
             return;

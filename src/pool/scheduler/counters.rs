@@ -2,15 +2,15 @@
 
 use super::{CloseReason, Refusal};
 
-/// Events since the shard began. Every acquire is counted once in `acquires` and, when its fate is final,
-/// once in exactly one of the fields from `granted_immediately` to `refused_connect`. What is missing in
+/// Events since the shard began. Every acquire is counted once in [`acquires`](Counters::acquires) and, when its fate
+/// is final, once in exactly one of the fields from `granted_immediately` to `refused_connect`. What is missing in
 /// between is queued, or granted and not yet collected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
-    /// Acquires asked of this shard, whatever became of them.
-    pub acquires: u64,
     /// Served from an idle connection without waiting.
     pub granted_immediately: u64,
+    /// Acquires asked of this shard that were not served so, whatever became of them.
+    pub not_at_once: u64,
     /// Waited, and collected a connection.
     pub granted_after_wait: u64,
     /// Given up by the caller while queued, or before the grant was collected.
@@ -55,6 +55,11 @@ pub(crate) struct Gauges {
 }
 
 impl Counters {
+    /// Acquires asked of this shard, whatever became of them.
+    pub(crate) fn acquires(&self) -> u64 {
+        self.granted_immediately + self.not_at_once
+    }
+
     /// Connections that ended for `reason`.
     pub(crate) fn closed_for(&self, reason: CloseReason) -> u64 {
         self.closes[reason as usize]

@@ -1,10 +1,21 @@
 //! Waiters that end without a connection: deadlines, handles that go, shutdown.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{CloseReason, HandleId, Lifecycle, Refusal, Stage, State, WaiterKey};
 
 impl<C, W> State<C, W> {
+    /// The acquires that were queued since the last call count their time from `now`. To be called soon: an acquire
+    /// that stays queued meanwhile waits that much longer.
+    pub(crate) fn start_clocks(&mut self, now: Instant) {
+        self.waiters.start_clocks(now);
+    }
+
+    /// Whether [`start_clocks`](State::start_clocks) has something to do.
+    pub(crate) fn has_unclocked(&self) -> bool {
+        self.waiters.has_unclocked()
+    }
+
     /// Refuses every queued waiter whose deadline is `now` or before.
     pub(crate) fn handle_deadline(&mut self, now: Instant) {
         while let Some(waiter) = self.waiters.pop_due(now) {
@@ -15,7 +26,10 @@ impl<C, W> State<C, W> {
                 if self.waiters.is_among_next(can_open, waiter) { Stage::Connecting } else { Stage::Waiting };
             let refusal = Refusal::TimedOut {
                 stage,
-                waited: now.saturating_duration_since(self.waiters.since(waiter)),
+                waited: self
+                    .waiters
+                    .since(waiter)
+                    .map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
                 queued: self.waiters.queued(),
                 last_connect_error: self.retry.last_error().cloned(),
             };

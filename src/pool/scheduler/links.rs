@@ -46,7 +46,7 @@ impl List {
         Self { head: NONE, tail: NONE, len: 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_front<T: Linked>(&mut self, items: &mut [T], index: u32) {
         *items[index as usize].links_mut() = Links { previous: NONE, next: self.head };
         if self.head == NONE {
@@ -69,7 +69,7 @@ impl List {
         self.len += 1;
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop_front<T: Linked>(&mut self, items: &mut [T]) -> Option<u32> {
         let index = self.front()?;
         self.head = items[index as usize].links().next;

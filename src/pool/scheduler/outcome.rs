@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{SlotId, WaiterKey};
 
@@ -18,16 +18,14 @@ pub(crate) enum Lifecycle {
     Failed,
 }
 
-/// What an acquire that has to wait brings along. It is asked for only then, so that an immediate grant reads
-/// no clock.
+/// What an acquire that has to wait brings along. It is asked for only then.
 #[derive(Debug)]
 pub(crate) struct Ticket<W> {
     /// Where the owner of the state sends the news. Opaque here.
     pub reply: W,
-    /// When the acquire began: what the time waited is counted from.
-    pub now: Instant,
-    /// When it is to be given up; `None` waits for as long as it takes.
-    pub deadline: Option<Instant>,
+    /// How long it may wait, from the next [`start_clocks`](super::State::start_clocks) on; `None` waits for as
+    /// long as it takes.
+    pub timeout: Option<Duration>,
 }
 
 /// The right to use one slot's connection, and the connection.

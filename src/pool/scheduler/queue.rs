@@ -7,7 +7,7 @@
 //! the notice not yet polled, on `fresh`; granted and the notice polled, on `granted`; refused and the notice
 //! polled, on none, for nothing can change for it any more.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::links::{Linked, Links, List, NONE};
 use super::rotation::Rotation;
@@ -22,6 +22,8 @@ pub(super) struct Waiters<W> {
     entries: Vec<Entry<W>>,
     rotation: Rotation,
     deadlines: DeadlineQueue<WaiterKey>,
+    /// Queued since the clocks were last started. Some may be gone by now.
+    unclocked: Vec<WaiterKey>,
     free: List,
     fresh: List,
     granted: List,
@@ -34,8 +36,10 @@ struct Entry<W> {
     fate: Fate,
     /// Present until the notice is polled.
     reply: Option<W>,
+    timeout: Option<Duration>,
     deadline: Option<DeadlineKey>,
-    since: Instant,
+    /// When its clock was started.
+    since: Option<Instant>,
     handle: HandleId,
     /// Its line in the rotation, while it is queued.
     line: u32,
@@ -73,6 +77,7 @@ impl<W> Waiters<W> {
             entries: Vec::new(),
             rotation: Rotation::new(fairness),
             deadlines: DeadlineQueue::new(),
+            unclocked: Vec::new(),
             free: List::new(),
             fresh: List::new(),
             granted: List::new(),
@@ -82,7 +87,7 @@ impl<W> Waiters<W> {
 
     /// Queues a waiter behind those of its line.
     pub(super) fn enqueue(&mut self, handle: HandleId, ticket: Ticket<W>) -> WaiterKey {
-        let Ticket { reply, now: since, deadline } = ticket;
+        let Ticket { reply, timeout } = ticket;
         let index = match self.free.pop_front(&mut self.entries) {
             Some(index) => index,
             None => {
@@ -90,8 +95,9 @@ impl<W> Waiters<W> {
                 self.entries.push(Entry {
                     fate: Fate::Free,
                     reply: None,
+                    timeout: None,
                     deadline: None,
-                    since,
+                    since: None,
                     handle,
                     line: NONE,
                     links: Links::new(),
@@ -102,16 +108,37 @@ impl<W> Waiters<W> {
         };
         let key = self.key(index);
         let line = self.rotation.join(handle, &mut self.entries, index);
-        let deadline = deadline.map(|at| self.deadlines.insert(at, key));
+        self.unclocked.push(key);
         let entry = &mut self.entries[index as usize];
         entry.fate = Fate::Queued;
         entry.reply = Some(reply);
-        entry.deadline = deadline;
-        entry.since = since;
+        entry.timeout = timeout;
+        entry.since = None;
         entry.handle = handle;
         entry.line = line;
         self.queued += 1;
         key
+    }
+
+    /// Waiters whose clock has not been started?
+    pub(super) fn has_unclocked(&self) -> bool {
+        !self.unclocked.is_empty()
+    }
+
+    /// What was queued since the last call, and still is, counts its time from `now`. Most waiters are served sooner
+    /// and cost neither a look at the clock nor a deadline.
+    pub(super) fn start_clocks(&mut self, now: Instant) {
+        let mut unclocked = std::mem::take(&mut self.unclocked);
+        for waiter in unclocked.drain(..) {
+            if !matches!(self.fate(waiter), Fate::Queued) {
+                continue;
+            }
+            let entry = &mut self.entries[waiter.index as usize];
+            entry.since = Some(now);
+            let deadline = entry.timeout.and_then(|timeout| now.checked_add(timeout));
+            entry.deadline = deadline.map(|at| self.deadlines.insert(at, waiter));
+        }
+        self.unclocked = unclocked;
     }
 
     /// Gives `slot` to the waiter whose turn it is.
@@ -231,8 +258,8 @@ impl<W> Waiters<W> {
         self.entries[waiter.index as usize].handle
     }
 
-    /// When its acquire began.
-    pub(super) fn since(&self, waiter: WaiterKey) -> Instant {
+    /// When its clock was started; none while it has not been.
+    pub(super) fn since(&self, waiter: WaiterKey) -> Option<Instant> {
         self.entries[waiter.index as usize].since
     }
 

@@ -11,21 +11,20 @@ use super::{CloseReason, Grant, SlotId};
 /// A slot goes round `Vacant`, `Opening`, `Idle`, `Leased`, `Doomed`, `Closing`. From `Idle` it may also be
 /// `Reserved` or `Doomed` first; from `Leased` it goes back to `Idle` when the lease ends well, and to
 /// `Vacant` when the connection is lost; an open that fails goes back to `Vacant`.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
-pub(super) enum Phase<C> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
     /// Nothing is here. On the list `vacant`.
     Vacant,
     /// A connection is being opened.
     Opening,
     /// A connection nobody uses. On the list `idle`.
-    Idle(C),
+    Idle,
     /// Granted to a waiter that has not collected it.
-    Reserved(C),
+    Reserved,
     /// The connection is with whoever leased it.
     Leased,
     /// To be closed and not yet fetched for it. On the list `doomed`.
-    Doomed(C, CloseReason),
+    Doomed(CloseReason),
     /// Fetched; the peer may still see it, so the slot is not free yet.
     Closing,
 }
@@ -33,7 +32,10 @@ pub(super) enum Phase<C> {
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 struct Slot<C> {
-    phase: Phase<C>,
+    phase: Phase,
+    /// Present in the phases `Idle`, `Reserved` and `Doomed`. Apart from the phase, so that a connection that is one
+    /// word is moved as one word.
+    connection: Option<C>,
     links: Links,
     /// Moves on when the slot falls vacant: from then on no id of the old connection matches.
     generation: u32,
@@ -69,7 +71,7 @@ impl<C> Slots<C> {
     /// `count` vacant slots. All the memory there will ever be.
     pub(super) fn new(count: usize) -> Self {
         assert!(count < NONE as usize, "a shard has at most 2^32 - 2 slots, not {count}");
-        let new = || Slot { phase: Phase::Vacant, links: Links::new(), generation: 0 };
+        let new = || Slot { phase: Phase::Vacant, connection: None, links: Links::new(), generation: 0 };
         let mut slots: Vec<Slot<C>> = std::iter::repeat_with(new).take(count).collect();
         let mut vacant = List::new();
         for index in 0..count as u32 {
@@ -79,28 +81,30 @@ impl<C> Slots<C> {
     }
 
     /// Leases the most recently used idle connection if it is `usable`, and says so if it is not.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lease_newest(&mut self, usable: impl FnOnce(&C) -> bool) -> Newest<C> {
         let Some(index) = self.idle.front() else {
             return Newest::None;
         };
         let slot = &mut self.slots[index as usize];
         let id = SlotId { index, generation: slot.generation };
-        match &slot.phase {
-            Phase::Idle(connection) if usable(connection) => {}
-            _ => return Newest::Unusable(id),
-        }
-        let Phase::Idle(connection) = std::mem::replace(&mut slot.phase, Phase::Leased) else {
-            unreachable!("the phase has just been looked at");
+        let Some(connection) = slot.connection.take_if(|connection| usable(connection)) else {
+            return Newest::Unusable(id);
         };
+        slot.phase = Phase::Leased;
         self.idle.pop_front(&mut self.slots);
         Newest::Leased(Grant { slot: id, connection })
     }
 
     /// Puts a connection that was leased or has just been opened in front of the idle ones.
-    #[inline]
+    #[inline(always)]
     pub(super) fn shelve(&mut self, id: SlotId, connection: C) {
-        self.slots[id.index as usize].phase = Phase::Idle(connection);
+        let slot = &mut self.slots[id.index as usize];
+        slot.phase = Phase::Idle;
+        let nothing = slot.connection.replace(connection);
+        debug_assert!(nothing.is_none(), "a slot holds one connection");
+        // Nothing to drop, and the hot path should not have to find that out.
+        std::mem::forget(nothing);
         self.idle.push_front(&mut self.slots, id.index);
     }
 
@@ -108,18 +112,18 @@ impl<C> Slots<C> {
     pub(super) fn reserve_newest(&mut self) -> Option<SlotId> {
         let index = self.idle.pop_front(&mut self.slots)?;
         let slot = &mut self.slots[index as usize];
-        match std::mem::replace(&mut slot.phase, Phase::Leased) {
-            Phase::Idle(connection) => slot.phase = Phase::Reserved(connection),
-            _ => unreachable!("a slot on the idle list is idle"),
-        }
+        debug_assert_eq!(slot.phase, Phase::Idle, "a slot on the idle list is idle");
+        slot.phase = Phase::Reserved;
         self.reserved += 1;
         Some(SlotId { index, generation: slot.generation })
     }
 
     /// Hands a reserved connection to the waiter it was set aside for; its slot is leased from here on.
     pub(super) fn collect(&mut self, id: SlotId) -> C {
-        match self.enter(id, Phase::Leased) {
-            Phase::Reserved(connection) => {
+        let slot = &mut self.slots[id.index as usize];
+        match slot.connection.take() {
+            Some(connection) if slot.phase == Phase::Reserved => {
+                slot.phase = Phase::Leased;
                 self.reserved -= 1;
                 connection
             }
@@ -138,27 +142,29 @@ impl<C> Slots<C> {
 
     /// Ends the opening of a slot; whoever calls this says at once what the slot does next.
     pub(super) fn end_open(&mut self, id: SlotId) -> bool {
-        let opening = self.is(id, |phase| matches!(phase, Phase::Opening));
+        let opening = self.is(id, Phase::Opening);
         self.opening -= usize::from(opening);
         opening
     }
 
     /// Dooms a connection that comes back from a lease or from opening.
     pub(super) fn condemn(&mut self, id: SlotId, connection: C, reason: CloseReason) {
-        self.enter(id, Phase::Doomed(connection, reason));
+        let slot = &mut self.slots[id.index as usize];
+        slot.phase = Phase::Doomed(reason);
+        slot.connection = Some(connection);
         self.doomed.push_back(&mut self.slots, id.index);
         self.closing += 1;
     }
 
     /// Dooms an idle connection. Not one that has been leased or replaced since `id` was noted down.
     pub(super) fn condemn_idle(&mut self, id: SlotId, reason: CloseReason) -> bool {
-        if !self.is(id, |phase| matches!(phase, Phase::Idle(_))) {
+        if !self.is(id, Phase::Idle) {
             return false;
         }
         self.idle.remove(&mut self.slots, id.index);
-        match self.enter(id, Phase::Leased) {
-            Phase::Idle(connection) => self.condemn(id, connection, reason),
-            _ => unreachable!("the phase has just been looked at"),
+        match self.slots[id.index as usize].connection.take() {
+            Some(connection) => self.condemn(id, connection, reason),
+            None => unreachable!("an idle slot has its connection"),
         }
         true
     }
@@ -168,15 +174,18 @@ impl<C> Slots<C> {
         let index = self.doomed.pop_front(&mut self.slots)?;
         let slot = &mut self.slots[index as usize];
         let id = SlotId { index, generation: slot.generation };
-        match std::mem::replace(&mut slot.phase, Phase::Closing) {
-            Phase::Doomed(connection, reason) => Some((id, connection, reason)),
+        match (slot.phase, slot.connection.take()) {
+            (Phase::Doomed(reason), Some(connection)) => {
+                slot.phase = Phase::Closing;
+                Some((id, connection, reason))
+            }
             _ => unreachable!("a slot on the list of doomed ones is doomed"),
         }
     }
 
     /// A close is finished. Not one whose connection nobody has fetched yet.
     pub(super) fn end_close(&mut self, id: SlotId) {
-        if self.is(id, |phase| matches!(phase, Phase::Closing)) {
+        if self.is(id, Phase::Closing) {
             self.closing -= 1;
             self.vacate(id);
         }
@@ -184,8 +193,8 @@ impl<C> Slots<C> {
 
     /// The slot holds nothing any more.
     pub(super) fn vacate(&mut self, id: SlotId) {
-        self.enter(id, Phase::Vacant);
         let slot = &mut self.slots[id.index as usize];
+        slot.phase = Phase::Vacant;
         slot.generation = slot.generation.wrapping_add(1);
         self.vacant.push_front(&mut self.slots, id.index);
     }
@@ -197,32 +206,31 @@ impl<C> Slots<C> {
     }
 
     /// Shows the most recently used idle connection.
-    pub(super) fn newest_idle_mut(&mut self) -> Option<(SlotId, &mut C)> {
+    pub(super) fn newest_idle_mut(&mut self) -> Option<&mut C> {
         let id = self.newest_idle()?;
-        match &mut self.slots[id.index as usize].phase {
-            Phase::Idle(connection) => Some((id, connection)),
-            _ => unreachable!("a slot on the idle list is idle"),
-        }
+        self.slots[id.index as usize].connection.as_mut()
     }
 
     /// Shows every idle connection.
-    pub(super) fn for_each_idle(&mut self, mut show: impl FnMut(SlotId, &mut C)) {
-        for (index, slot) in self.slots.iter_mut().enumerate() {
-            if let Phase::Idle(connection) = &mut slot.phase {
-                show(SlotId { index: index as u32, generation: slot.generation }, connection);
+    pub(super) fn for_each_idle(&mut self, mut show: impl FnMut(&mut C)) {
+        for slot in &mut self.slots {
+            if slot.phase == Phase::Idle
+                && let Some(connection) = &mut slot.connection
+            {
+                show(connection);
             }
         }
     }
 
     /// Whether that very connection is out on lease.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_leased(&self, id: SlotId) -> bool {
-        self.is(id, |phase| matches!(phase, Phase::Leased))
+        self.is(id, Phase::Leased)
     }
 
     /// Whether that very connection is set aside for a waiter.
     pub(super) fn is_reserved(&self, id: SlotId) -> bool {
-        self.is(id, |phase| matches!(phase, Phase::Reserved(_)))
+        self.is(id, Phase::Reserved)
     }
 
     #[inline]
@@ -256,17 +264,11 @@ impl<C> Slots<C> {
         self.slots.len() - self.vacant() - self.opening - self.idle() - self.closing
     }
 
-    #[inline]
-    fn is(&self, id: SlotId, phase: impl FnOnce(&Phase<C>) -> bool) -> bool {
-        match self.slots.get(id.index as usize) {
-            Some(slot) => slot.generation == id.generation && phase(&slot.phase),
-            None => false,
-        }
-    }
-
-    #[inline]
-    fn enter(&mut self, id: SlotId, phase: Phase<C>) -> Phase<C> {
-        std::mem::replace(&mut self.slots[id.index as usize].phase, phase)
+    #[inline(always)]
+    fn is(&self, id: SlotId, phase: Phase) -> bool {
+        self.slots
+            .get(id.index as usize)
+            .is_some_and(|slot| slot.generation == id.generation && slot.phase == phase)
     }
 
     /// Counts every slot by what it is doing and compares with the lists and gauges.
@@ -277,25 +279,27 @@ impl<C> Slots<C> {
             let count = match slot.phase {
                 Phase::Vacant => &mut vacant,
                 Phase::Opening => &mut opening,
-                Phase::Idle(_) => &mut idle,
-                Phase::Reserved(_) => &mut reserved,
+                Phase::Idle => &mut idle,
+                Phase::Reserved => &mut reserved,
                 Phase::Leased => &mut leased,
                 Phase::Doomed(..) => &mut doomed,
                 Phase::Closing => &mut closing,
             };
             *count += 1;
+            let holds = matches!(slot.phase, Phase::Idle | Phase::Reserved | Phase::Doomed(_));
+            assert_eq!(slot.connection.is_some(), holds, "a connection is where its phase says");
         }
         assert_eq!(self.opening, opening, "opening slots");
         assert_eq!(self.reserved, reserved, "reserved slots");
         assert_eq!(self.closing, closing + doomed, "closing slots, doomed ones included");
         assert_eq!(self.leased(), leased + reserved, "leased slots, reserved ones included");
-        let on = |list: &List, phase: fn(&Phase<C>) -> bool, count: usize| {
+        let on = |list: &List, phase: fn(Phase) -> bool, count: usize| {
             assert_eq!(list.len(), count, "every slot of a listed phase is on its list");
             assert_eq!(list.iter(&self.slots).count(), count, "the list's length is that of its chain");
-            assert!(list.iter(&self.slots).all(|index| phase(&self.slots[index as usize].phase)));
+            assert!(list.iter(&self.slots).all(|index| phase(self.slots[index as usize].phase)));
         };
-        on(&self.idle, |phase| matches!(phase, Phase::Idle(_)), idle);
-        on(&self.vacant, |phase| matches!(phase, Phase::Vacant), vacant);
+        on(&self.idle, |phase| phase == Phase::Idle, idle);
+        on(&self.vacant, |phase| phase == Phase::Vacant, vacant);
         on(&self.doomed, |phase| matches!(phase, Phase::Doomed(..)), doomed);
     }
 }

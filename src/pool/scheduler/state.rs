@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::backoff::{Backoff, Retry};
 use super::queue::Waiters;
 use super::slots::Slots;
-use super::{Counters, Gauges, Lifecycle, SlotId, WaiterKey};
+use super::{Counters, Gauges, Lifecycle, WaiterKey};
 use crate::pool::Fairness;
 
 /// What a shard is limited to.
@@ -100,12 +100,12 @@ impl<C, W> State<C, W> {
     }
 
     /// The most recently used idle connection, to be looked after.
-    pub(crate) fn newest_idle_mut(&mut self) -> Option<(SlotId, &mut C)> {
+    pub(crate) fn newest_idle_mut(&mut self) -> Option<&mut C> {
         self.slots.newest_idle_mut()
     }
 
     /// Every idle connection, to be looked after.
-    pub(crate) fn for_each_idle(&mut self, show: impl FnMut(SlotId, &mut C)) {
+    pub(crate) fn for_each_idle(&mut self, show: impl FnMut(&mut C)) {
         self.slots.for_each_idle(show);
     }
 
@@ -173,7 +173,7 @@ impl<C, W> State<C, W> {
         assert!(opening <= self.max_connecting, "{opening} opens, of {} at most", self.max_connecting);
         let counters = &self.counters;
         let pending = (waiting + reserved) as u64;
-        assert_eq!(counters.acquires, counters.settled() + pending, "every acquire is accounted for once");
+        assert_eq!(counters.acquires(), counters.settled() + pending, "every acquire is accounted for once");
         let ended = counters.connect_failures + counters.closes.iter().sum::<u64>();
         let alive = (opening + idle + leased) as u64;
         assert_eq!(counters.opens, ended + alive, "every open is accounted for once");

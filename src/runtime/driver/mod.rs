@@ -5,6 +5,7 @@
 
 pub(crate) mod buffers;
 pub(crate) mod descriptor;
+mod entrance;
 pub(crate) mod op;
 pub(crate) mod owned;
 mod posted;
@@ -387,10 +388,18 @@ impl Driver {
         }
     }
 
-    pub(crate) fn register_eventfd(&self, eventfd: RawFd) -> io::Result<()> {
-        match &self.backend {
+    pub(crate) fn register_eventfd(&mut self, eventfd: RawFd) -> io::Result<()> {
+        match &mut self.backend {
             Backend::Ring(ring) => ring.register_eventfd(eventfd),
             Backend::Sim(_) => Ok(()),
+        }
+    }
+
+    /// Whether a registered eventfd is signalled; see [`Ring::signal_eventfd`].
+    pub(crate) fn signal_eventfd(&mut self, on: bool) {
+        match &mut self.backend {
+            Backend::Ring(ring) => ring.signal_eventfd(on),
+            Backend::Sim(_) => {}
         }
     }
 
@@ -402,13 +411,6 @@ impl Driver {
         }
         std::mem::swap(&mut self.ops.aftermath, into);
         true
-    }
-
-    pub(crate) fn simulation(&self) -> Option<&SimPort> {
-        match &self.backend {
-            Backend::Sim(port) => Some(port),
-            Backend::Ring(_) => None,
-        }
     }
 
     /// The kernel refused a multishot operation: only single ones from now on.
@@ -448,6 +450,7 @@ impl Driver {
             Backend::Ring(_) => self.drain_ring(),
             Backend::Sim(port) => {
                 port.close(&mut self.ops);
+                self.posts.settle(&mut self.ops, &mut self.backend);
                 true
             }
         };

@@ -108,6 +108,36 @@ unsafe impl OwnedBuf for String {
     }
 }
 
+/// A buffer of which only part of the spare room may be used. For buffers that grow; see [`OwnedBufMut`].
+pub(crate) struct Limited<B> {
+    pub(crate) buffer: B,
+    pub(crate) limit: usize,
+}
+
+// SAFETY: everything is the inner buffer's, which moves no memory when it is moved itself.
+unsafe impl<B: OwnedBuf> OwnedBuf for Limited<B> {
+    fn stable_ptr(&self) -> *const u8 {
+        self.buffer.stable_ptr()
+    }
+
+    fn init_len(&self) -> usize {
+        self.buffer.init_len()
+    }
+}
+
+// SAFETY: a shorter part of the inner buffer's spare room is as valid as the whole of it.
+unsafe impl<B: OwnedBufMut> OwnedBufMut for Limited<B> {
+    fn spare(&mut self) -> (*mut u8, usize) {
+        let (spare, len) = self.buffer.spare();
+        (spare, len.min(self.limit))
+    }
+
+    unsafe fn advance(&mut self, count: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.buffer.advance(count) }
+    }
+}
+
 /// The initialised bytes of a buffer.
 pub(crate) fn bytes<B: OwnedBuf>(buffer: &B) -> &[u8] {
     // SAFETY: the trait promises `init_len` initialised bytes at `stable_ptr`, valid while `buffer` is borrowed.

@@ -10,11 +10,12 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
+use super::entrance::Entrance;
 use super::op::{Completion, OpKey, Ops, Request};
 use super::probe::{self, Features};
 use super::{DriverStats, EnterCall, EnterHook, RingConfig};
@@ -42,12 +43,16 @@ struct GetEventsArg {
 }
 
 pub(crate) struct Ring {
+    // Goes before the ring that it enters.
+    entrance: Entrance,
     ring: IoUring,
     backlog: VecDeque<squeue::Entry>,
     pushed: u64,
     bell: RawFd,
     bell_count: Box<u64>,
     bell_armed: bool,
+    /// Whether completions signal the registered eventfd; none when there is no such thing.
+    signals: Option<bool>,
     features: Features,
     hook: Option<EnterHook>,
 }
@@ -55,15 +60,18 @@ pub(crate) struct Ring {
 impl Ring {
     /// Builds the ring of the calling thread, with the best flags that this kernel takes.
     pub(crate) fn new(config: &RingConfig, bell: RawFd) -> Result<Ring, StartError> {
-        let (mut ring, mut features) = probe::build(config)?;
-        features.registered_ring = ring.submitter().register_ring_fd().is_ok();
+        let (ring, mut features) = probe::build(config)?;
+        let entrance = Entrance::new(ring.as_raw_fd());
+        features.registered_ring = entrance.is_registered();
         Ok(Ring {
+            entrance,
             ring,
             backlog: VecDeque::new(),
             pushed: 0,
             bell,
             bell_count: Box::new(0),
             bell_armed: false,
+            signals: None,
             features,
             hook: config.hook.clone(),
         })
@@ -80,8 +88,23 @@ impl Ring {
     }
 
     /// Has the ring signal `eventfd` with every completion, for a thread that waits for the core in a loop of its own.
-    pub(crate) fn register_eventfd(&self, eventfd: RawFd) -> io::Result<()> {
-        self.ring.submitter().register_eventfd(eventfd)
+    pub(crate) fn register_eventfd(&mut self, eventfd: RawFd) -> io::Result<()> {
+        if self.signals.is_none() {
+            self.ring.submitter().register_eventfd(eventfd)?;
+            self.signals = Some(true);
+        }
+        Ok(())
+    }
+
+    /// Switches the signals to a registered eventfd. A ring that waits by itself must not give them: the eventfd is
+    /// also the doorbell that it reads, so every completed read would complete the next one.
+    pub(crate) fn signal_eventfd(&mut self, on: bool) {
+        if self.signals != Some(!on) {
+            return;
+        }
+        self.signals = Some(on);
+        let completion = self.ring.completion();
+        if on { completion.enable_eventfd() } else { completion.disable_eventfd() }
     }
 
     /// Stages one request.
@@ -169,11 +192,10 @@ impl Ring {
 
     /// Has a completion arrived, or will entering the kernel show one? Reads shared memory only.
     pub(crate) fn has_news(&mut self) -> bool {
-        if !self.ring.completion().is_empty() {
-            return true;
-        }
         let submission = self.ring.submission();
-        submission.taskrun() || submission.cq_overflow()
+        let hidden = submission.taskrun() || submission.cq_overflow();
+        drop(submission);
+        hidden || !self.ring.completion().is_empty()
     }
 
     /// Submits everything staged without waiting for a completion.
@@ -190,6 +212,7 @@ impl Ring {
 
     /// Submits everything staged and waits for one completion, for at most `timeout`.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>, stats: &mut DriverStats) -> io::Result<()> {
+        self.signal_eventfd(false);
         self.arm_doorbell();
         self.refill();
         if !self.backlog.is_empty() {
@@ -233,6 +256,10 @@ impl Ring {
             Some(hook) => hook.before(&mut call),
             None => None,
         };
+        if call.to_submit < staged {
+            // As the kernel does when it takes fewer entries than it was given.
+            call.min_complete = 0;
+        }
         let result = match injected {
             Some(errno) => Err(io::Error::from_raw_os_error(errno)),
             None => self.enter_kernel(call, timeout),
@@ -254,16 +281,15 @@ impl Ring {
     }
 
     fn enter_kernel(&self, call: EnterCall, timeout: Option<Duration>) -> io::Result<usize> {
-        let submitter = self.ring.submitter();
         let EnterCall { to_submit, min_complete } = call;
         match timeout {
             // SAFETY: no argument is passed; every staged entry's memory is answered for by whoever staged it.
-            None => unsafe { submitter.enter::<GetEventsArg>(to_submit, min_complete, GETEVENTS, None) },
+            None => unsafe { self.entrance.enter::<GetEventsArg>(to_submit, min_complete, GETEVENTS, None) },
             Some(timeout) => {
                 let timespec = types::Timespec::from(timeout);
                 let arg = GetEventsArg { timespec: (&raw const timespec) as u64, ..GetEventsArg::default() };
                 // SAFETY: `arg` is the structure that EXT_ARG announces, and it and the time live across the call.
-                unsafe { submitter.enter(to_submit, min_complete, GETEVENTS | EXT_ARG, Some(&arg)) }
+                unsafe { self.entrance.enter(to_submit, min_complete, GETEVENTS | EXT_ARG, Some(&arg)) }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Runs the tasks of one core: who is ready, polling, stopping, and the table of task identities.
 //!
-//! Never: block, look at a descriptor or a clock, or run user code while the task table is borrowed.
+//! Never: block, look at a descriptor or a clock, or run user code while the task table or the queue is borrowed.
 
 mod queue;
 mod task;
@@ -9,12 +9,13 @@ pub(crate) mod waker;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Context;
 
 use slab::Slab;
 
 pub(crate) use task::{Joinable, contain, panic_message};
-use task::{Runnable, TaskCell};
+use task::{Run, Task};
 use waker::WakeTarget;
 
 use crate::runtime::identity::{CoreId, RawPid};
@@ -37,17 +38,6 @@ pub enum TaskState {
     Parked,
 }
 
-/// What a core knows of one task. Written by its own core only.
-struct Slot {
-    cell: Rc<dyn Runnable>,
-    generation: u32,
-    state: TaskState,
-    stop: bool,
-    parent: Option<RawPid>,
-    polls: u64,
-    overruns: u64,
-}
-
 /// Counts of one executor since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -66,19 +56,26 @@ pub struct ExecutorStats {
     pub ready: usize,
 }
 
-struct Table {
-    tasks: Slab<Slot>,
-    queue: RunQueue,
-    generation: u32,
-    closed: bool,
-    stats: ExecutorStats,
-}
+/// Where the generations of each core id stand. A core that gets the id of one that has ended goes on counting, so that
+/// identities and wakers from that time name nobody.
+static GENERATIONS: [AtomicU32; waker::MAX_CORES] = [const { AtomicU32::new(0) }; waker::MAX_CORES];
 
 pub(crate) struct Executor {
     core: CoreId,
-    table: RefCell<Table>,
+    tasks: RefCell<Slab<Rc<Task<dyn Run>>>>,
+    queue: RefCell<RunQueue>,
+    generation: Cell<u32>,
+    closed: Cell<bool>,
+    finished: Cell<u64>,
+    polls: Cell<u64>,
+    overruns: Cell<u64>,
     current: Cell<Option<RawPid>>,
     budget: Cell<u32>,
+    spawned: Cell<u64>,
+}
+
+fn add(counter: &Cell<u64>, count: u64) {
+    counter.set(counter.get() + count);
 }
 
 impl Executor {
@@ -88,82 +85,84 @@ impl Executor {
         queue.set_shuffle(shuffle);
         Executor {
             core,
-            table: RefCell::new(Table {
-                tasks: Slab::new(),
-                queue,
-                generation: 0,
-                closed: false,
-                stats: ExecutorStats::default(),
-            }),
+            tasks: RefCell::new(Slab::new()),
+            queue: RefCell::new(queue),
+            generation: Cell::new(GENERATIONS[usize::from(core.0)].load(Ordering::Relaxed)),
+            closed: Cell::new(false),
+            finished: Cell::new(0),
+            polls: Cell::new(0),
+            overruns: Cell::new(0),
             current: Cell::new(None),
             budget: Cell::new(BUDGET),
+            spawned: Cell::new(0),
         }
     }
 
     /// Puts a task into the table and the queue. On an executor that has shut down the task ends at once, cancelled.
-    pub(crate) fn spawn<F>(&self, future: F) -> (RawPid, Rc<dyn Joinable<Output = F::Output>>)
+    #[inline]
+    pub(crate) fn spawn<F>(&self, future: F) -> Rc<dyn Joinable<Output = F::Output>>
     where
         F: Future + 'static,
         F::Output: 'static,
     {
-        let cell = Rc::new(TaskCell::new(future));
-        let mut table = self.table.borrow_mut();
-        let generation = table.generation;
-        table.generation = generation.wrapping_add(1);
-        if table.closed {
-            drop(table);
-            cell.cancel();
-            return (RawPid { core: self.core, index: 0, generation }, cell);
+        let generation = self.generation.get();
+        self.generation.set(generation.wrapping_add(1));
+        let pid = RawPid { core: self.core, index: 0, generation };
+        let task = Rc::new(Task::new(pid, self.current.get(), future));
+        if self.closed.get() {
+            task.cancel();
+        } else {
+            self.enter(Rc::clone(&task) as Rc<Task<dyn Run>>);
         }
-        let index = table.tasks.insert(Slot {
-            cell: Rc::clone(&cell) as Rc<dyn Runnable>,
-            generation,
-            state: TaskState::Queued,
-            stop: false,
-            parent: self.current.get(),
-            polls: 0,
-            overruns: 0,
-        });
+        task
+    }
+
+    fn enter(&self, task: Rc<Task<dyn Run>>) {
+        let mut tasks = self.tasks.borrow_mut();
+        let entry = tasks.vacant_entry();
+        let index = entry.key();
         assert!(index < waker::MAX_TASKS, "one core holds at most {} tasks", waker::MAX_TASKS);
-        table.queue.push(index as u32);
-        table.stats.spawned += 1;
-        (RawPid { core: self.core, index: index as u32, generation }, cell)
+        task.header.pid.set(RawPid { index: index as u32, ..task.header.pid.get() });
+        entry.insert(task);
+        self.queue.borrow_mut().push(index as u32);
+        add(&self.spawned, 1);
     }
 
     /// Makes a parked task ready. A target whose task has ended is nothing.
     #[inline]
     pub(crate) fn wake(&self, target: WakeTarget) {
-        let table = &mut *self.table.borrow_mut();
-        let Some(slot) = table.tasks.get_mut(target.index as usize) else { return };
-        if !target.matches(slot.generation) {
+        let tasks = self.tasks.borrow();
+        let Some(task) = tasks.get(target.index as usize) else { return };
+        let header = &task.header;
+        if !target.matches(header.pid.get().generation) {
             return;
         }
-        match slot.state {
+        match header.state.get() {
             TaskState::Parked => {
-                slot.state = TaskState::Queued;
+                header.state.set(TaskState::Queued);
+                let mut queue = self.queue.borrow_mut();
                 if self.current.get().is_some() {
-                    table.queue.push_woken(target.index);
+                    queue.push_woken(target.index);
                 } else {
-                    table.queue.push(target.index);
+                    queue.push(target.index);
                 }
             }
-            TaskState::Running => slot.state = TaskState::Notified,
+            TaskState::Running => header.state.set(TaskState::Notified),
             TaskState::Queued | TaskState::Notified => {}
         }
     }
 
     /// Has the task dropped at its next scheduling point. A task that has ended is left alone.
     pub(crate) fn stop(&self, pid: RawPid) {
-        let found = match self.table.borrow_mut().tasks.get_mut(pid.index as usize) {
-            Some(slot) if slot.generation == pid.generation => {
-                slot.stop = true;
-                true
-            }
-            _ => false,
-        };
-        if found {
+        if self.with_task(pid, |task| task.header.stop.set(true)).is_some() {
             self.wake(pid.into());
         }
+    }
+
+    fn with_task<R>(&self, pid: RawPid, look: impl FnOnce(&Task<dyn Run>) -> R) -> Option<R> {
+        let tasks = self.tasks.borrow();
+        let task = tasks.get(pid.index as usize).filter(|task| task.header.pid.get() == pid)?;
+        Some(look(task))
     }
 
     /// Polls ready tasks until none is left or `limit` polls were made; returns how many were made.
@@ -172,79 +171,70 @@ impl Executor {
         while polls < limit && self.run_one() {
             polls += 1;
         }
+        add(&self.polls, polls.into());
         polls
     }
 
     #[inline]
     fn run_one(&self) -> bool {
-        let (pid, cell, stop) = {
-            let table = &mut *self.table.borrow_mut();
-            let Some(index) = table.queue.pop() else { return false };
-            let slot = &mut table.tasks[index as usize];
-            debug_assert_eq!(slot.state, TaskState::Queued, "only a queued task is in the run queue");
-            slot.state = TaskState::Running;
-            slot.polls += 1;
-            (RawPid { core: self.core, index, generation: slot.generation }, Rc::clone(&slot.cell), slot.stop)
-        };
+        let Some(index) = self.queue.borrow_mut().pop() else { return false };
+        let task = Rc::clone(&self.tasks.borrow()[index as usize]);
+        let header = &task.header;
+        debug_assert_eq!(header.state.get(), TaskState::Queued, "only a queued task is in the run queue");
+        header.state.set(TaskState::Running);
+        add(&header.polls, 1);
+        let pid = header.pid.get();
         self.current.set(Some(pid));
         self.budget.set(BUDGET);
-        let ended = if stop {
-            cell.cancel();
+        let ended = if header.stop.get() {
+            task.cancel();
             true
         } else {
             let waker = waker::task_waker(pid);
-            cell.poll(&mut Context::from_waker(&waker))
+            task.poll(&mut Context::from_waker(&waker))
         };
         self.current.set(None);
-        self.settle(pid, cell, ended);
+        if self.budget.get() == 0 {
+            add(&header.overruns, 1);
+            add(&self.overruns, 1);
+        }
+        if ended {
+            self.retire(index, task);
+        } else if header.state.get() == TaskState::Notified {
+            header.state.set(TaskState::Queued);
+            self.queue.borrow_mut().push(index);
+        } else {
+            header.state.set(TaskState::Parked);
+        }
         true
     }
 
-    /// Files a task away after its poll.
     #[inline]
-    fn settle(&self, pid: RawPid, cell: Rc<dyn Runnable>, ended: bool) {
-        let retired = {
-            let table = &mut *self.table.borrow_mut();
-            let overrun = u64::from(self.budget.get() == 0);
-            table.stats.polls += 1;
-            table.stats.overruns += overrun;
-            if ended {
-                table.stats.finished += 1;
-                Some(table.tasks.remove(pid.index as usize))
-            } else {
-                let slot = &mut table.tasks[pid.index as usize];
-                slot.overruns += overrun;
-                if slot.state == TaskState::Notified {
-                    slot.state = TaskState::Queued;
-                    table.queue.push(pid.index);
-                } else {
-                    slot.state = TaskState::Parked;
-                }
-                None
-            }
-        };
-        // With the last reference goes a result that nobody waits for: user code, so not under the borrow.
-        if retired.is_some() {
-            contain("a task's result", || drop((retired, cell)));
+    fn retire(&self, index: u32, task: Rc<Task<dyn Run>>) {
+        add(&self.finished, 1);
+        let entry = self.tasks.borrow_mut().remove(index as usize);
+        drop(entry);
+        // With the last reference goes a result that nobody waits for: user code, so not under a borrow.
+        if Rc::strong_count(&task) == 1 {
+            contain("a task's result", || drop(task));
         }
     }
 
     /// Refuses further spawns and drops every task, also those spawned or woken by the drops.
     pub(crate) fn shut_down(&self) {
-        self.table.borrow_mut().closed = true;
+        self.closed.set(true);
         loop {
-            let slots: Vec<Slot> = {
-                let table = &mut *self.table.borrow_mut();
-                while table.queue.pop().is_some() {}
-                table.tasks.drain().collect()
-            };
-            if slots.is_empty() {
+            while self.queue.borrow_mut().pop().is_some() {}
+            let tasks: Vec<Rc<Task<dyn Run>>> = self.tasks.borrow_mut().drain().collect();
+            if tasks.is_empty() {
+                // The id is given away under a lock, after this.
+                GENERATIONS[usize::from(self.core.0)].store(self.generation.get(), Ordering::Relaxed);
                 return;
             }
-            self.table.borrow_mut().stats.finished += slots.len() as u64;
-            for slot in slots {
-                slot.cell.cancel();
-                contain("a task's result", || drop(slot));
+            add(&self.finished, tasks.len() as u64);
+            for task in tasks {
+                task.cancel();
+                contain("a task's result", || drop(task));
             }
         }
     }
@@ -261,7 +251,7 @@ impl Executor {
     }
 
     pub(crate) fn set_wake_slot(&self, enabled: bool) {
-        self.table.borrow_mut().queue.set_wake_slot(enabled);
+        self.queue.borrow_mut().set_wake_slot(enabled);
     }
 
     pub(crate) fn current(&self) -> Option<RawPid> {
@@ -269,23 +259,26 @@ impl Executor {
     }
 
     pub(crate) fn parent(&self, pid: RawPid) -> Option<RawPid> {
-        let table = self.table.borrow();
-        table.tasks.get(pid.index as usize).filter(|slot| slot.generation == pid.generation)?.parent
+        self.with_task(pid, |task| task.header.parent)?
     }
 
     pub(crate) fn state(&self, pid: RawPid) -> Option<TaskState> {
-        let table = self.table.borrow();
-        let slot = table.tasks.get(pid.index as usize).filter(|slot| slot.generation == pid.generation)?;
-        Some(slot.state)
+        self.with_task(pid, |task| task.header.state.get())
     }
 
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
-        !self.table.borrow().queue.is_empty()
+        !self.queue.borrow().is_empty()
     }
 
     pub(crate) fn stats(&self) -> ExecutorStats {
-        let table = self.table.borrow();
-        ExecutorStats { live: table.tasks.len(), ready: table.queue.len(), ..table.stats }
+        ExecutorStats {
+            spawned: self.spawned.get(),
+            finished: self.finished.get(),
+            polls: self.polls.get(),
+            overruns: self.overruns.get(),
+            live: self.tasks.borrow().len(),
+            ready: self.queue.borrow().len(),
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! The task cell: one allocation that holds a task's future while it runs and its result afterwards.
+//! The task cell: one allocation that holds a task's header, and its future while it runs or its result afterwards.
 //!
 //! Who may touch what:
-//! 1. A cell lives on its core's thread only; it is reached through `Rc` and is not `Send`.
+//! 1. A task lives on its core's thread only; it is reached through `Rc` and is not `Send`.
 //! 2. The future is polled and dropped in place, by the executor alone.
 //! 3. The result is taken by the join handle alone, after the executor has stored it.
 //! 4. No panic of the future, of its drop, or of its result's drop leaves this file through `poll` or `cancel`.
@@ -14,22 +14,48 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use super::TaskState;
+use crate::runtime::identity::RawPid;
 use crate::runtime::join::JoinError;
 
-/// What the executor sees of a cell.
-pub(super) trait Runnable {
-    /// Polls the future once; true when the task has ended.
-    fn poll(&self, cx: &mut Context<'_>) -> bool;
-    /// Drops the future; the join handle gets `Cancelled`. Nothing when the task has ended.
-    fn cancel(&self);
+/// What the executor knows of a task, in front of its future or result. Written by its own core only.
+pub(super) struct Header {
+    /// Its index is filled in when the task enters the table.
+    pub(super) pid: Cell<RawPid>,
+    pub(super) state: Cell<TaskState>,
+    pub(super) stop: Cell<bool>,
+    pub(super) parent: Option<RawPid>,
+    pub(super) polls: Cell<u64>,
+    pub(super) overruns: Cell<u64>,
+    /// The join handle's drop leaves the task running.
+    detached: Cell<bool>,
+    joiner: Cell<Option<Waker>>,
 }
 
-/// What a join handle sees of a cell.
+/// A task: header, and a stage whose type only its spawner and its join handle know.
+pub(super) struct Task<S: ?Sized> {
+    pub(super) header: Header,
+    stage: S,
+}
+
+/// What the executor can do with a stage.
+pub(super) trait Run {
+    /// Polls the future once; true when the task has ended.
+    fn poll(&self, cx: &mut Context<'_>) -> bool;
+    /// Drops the future and leaves `Cancelled` as the result; false when the task had ended.
+    fn cancel(&self) -> bool;
+}
+
+/// What a join handle sees of a task.
 pub(crate) trait Joinable {
     type Output;
     /// The result, once; registers the waker until there is one.
     fn poll_join(&self, cx: &mut Context<'_>) -> Poll<Result<Self::Output, JoinError>>;
     fn is_finished(&self) -> bool;
+    fn pid(&self) -> RawPid;
+    /// From now on the handle's drop leaves the task running.
+    fn detach(&self);
+    fn is_detached(&self) -> bool;
 }
 
 enum Stage<F: Future> {
@@ -38,48 +64,87 @@ enum Stage<F: Future> {
     Taken,
 }
 
-pub(super) struct TaskCell<F: Future> {
-    stage: RefCell<Stage<F>>,
-    joiner: Cell<Option<Waker>>,
+pub(super) struct StageCell<F: Future>(RefCell<Stage<F>>);
+
+impl<F: Future> Task<StageCell<F>> {
+    #[inline]
+    pub(super) fn new(pid: RawPid, parent: Option<RawPid>, future: F) -> Self {
+        let header = Header {
+            pid: Cell::new(pid),
+            state: Cell::new(TaskState::Queued),
+            stop: Cell::new(false),
+            parent,
+            polls: Cell::new(0),
+            overruns: Cell::new(0),
+            detached: Cell::new(false),
+            joiner: Cell::new(None),
+        };
+        Task { header, stage: StageCell(RefCell::new(Stage::Running(future))) }
+    }
 }
 
-impl<F: Future> TaskCell<F> {
-    pub(super) fn new(future: F) -> TaskCell<F> {
-        TaskCell { stage: RefCell::new(Stage::Running(future)), joiner: Cell::new(None) }
+impl<S: Run + ?Sized> Task<S> {
+    /// Polls the future once; true when the task has ended.
+    #[inline]
+    pub(super) fn poll(&self, cx: &mut Context<'_>) -> bool {
+        let ended = self.stage.poll(cx);
+        if ended {
+            self.wake_joiner();
+        }
+        ended
     }
 
-    /// Replaces the future by its result. A panic in the future's drop counts as the task's panic.
-    fn finish(&self, result: Result<F::Output, JoinError>) {
-        let dropped = catch_unwind(AssertUnwindSafe(|| *self.stage.borrow_mut() = Stage::Taken));
-        let result = match dropped {
-            Ok(()) => result,
-            Err(payload) => Err(JoinError::panicked(payload)),
-        };
-        *self.stage.borrow_mut() = Stage::Finished(result);
-        if let Some(joiner) = self.joiner.take() {
+    /// Drops the future; the join handle gets `Cancelled`. Nothing when the task has ended.
+    pub(super) fn cancel(&self) {
+        if self.stage.cancel() {
+            self.wake_joiner();
+        }
+    }
+
+    fn wake_joiner(&self) {
+        if let Some(joiner) = self.header.joiner.take() {
             joiner.wake();
         }
     }
 }
 
-impl<F: Future> Runnable for TaskCell<F> {
+impl<F: Future> StageCell<F> {
+    /// Replaces the future by a result that is not its own. A panic in the future's drop counts as the task's panic.
+    #[cold]
+    fn finish(&self, result: Result<F::Output, JoinError>) {
+        let dropped = catch_unwind(AssertUnwindSafe(|| *self.0.borrow_mut() = Stage::Taken));
+        let result = match dropped {
+            Ok(()) => result,
+            Err(payload) => {
+                contain("a task's result", || drop(result));
+                Err(JoinError::panicked(payload))
+            }
+        };
+        *self.0.borrow_mut() = Stage::Finished(result);
+    }
+}
+
+impl<F: Future> Run for StageCell<F> {
     #[inline]
     fn poll(&self, cx: &mut Context<'_>) -> bool {
-        let polled = {
-            let mut stage = self.stage.borrow_mut();
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            let mut stage = self.0.borrow_mut();
             let Stage::Running(future) = &mut *stage else { return true };
             // SAFETY: the future lies inside an `Rc` allocation, which never moves its contents. Nothing moves it out
-            // of the stage: `finish` overwrites the stage, which drops the future in place, and `poll_join` moves
-            // out only a `Finished` stage. So a future that was pinned here stays put until it is dropped.
+            // of the stage: it ends by being overwritten, here or in `finish`, which drops it in place, and
+            // `poll_join` moves out only a `Finished` stage. So a future that was pinned here stays put until it is
+            // dropped.
             let future = unsafe { Pin::new_unchecked(future) };
-            catch_unwind(AssertUnwindSafe(|| future.poll(cx)))
-        };
-        match polled {
-            Ok(Poll::Pending) => false,
-            Ok(Poll::Ready(output)) => {
-                self.finish(Ok(output));
-                true
+            match future.poll(cx) {
+                Poll::Pending => false,
+                Poll::Ready(output) => {
+                    *stage = Stage::Finished(Ok(output));
+                    true
+                }
             }
+        }));
+        match polled {
+            Ok(ended) => ended,
             Err(payload) => {
                 self.finish(Err(JoinError::panicked(payload)));
                 true
@@ -87,24 +152,27 @@ impl<F: Future> Runnable for TaskCell<F> {
         }
     }
 
-    fn cancel(&self) {
-        let running = matches!(*self.stage.borrow(), Stage::Running(_));
+    fn cancel(&self) -> bool {
+        let running = matches!(*self.0.borrow(), Stage::Running(_));
         if running {
             self.finish(Err(JoinError::cancelled()));
         }
+        running
     }
 }
 
-impl<F: Future> Joinable for TaskCell<F> {
+impl<F: Future> Joinable for Task<StageCell<F>> {
     type Output = F::Output;
 
+    #[inline]
     fn poll_join(&self, cx: &mut Context<'_>) -> Poll<Result<F::Output, JoinError>> {
-        // A task that awaits its own handle finds its cell borrowed: it waits for itself, for ever, as it asked.
-        let Ok(mut stage) = self.stage.try_borrow_mut() else { return Poll::Pending };
+        // A task that awaits its own handle finds its stage borrowed: it waits for itself, for ever, as it asked.
+        let Ok(mut stage) = self.stage.0.try_borrow_mut() else { return Poll::Pending };
         if matches!(*stage, Stage::Running(_)) {
             drop(stage);
-            let kept = self.joiner.take().filter(|kept| kept.will_wake(cx.waker()));
-            self.joiner.set(Some(kept.unwrap_or_else(|| cx.waker().clone())));
+            let joiner = &self.header.joiner;
+            let kept = joiner.take().filter(|kept| kept.will_wake(cx.waker()));
+            joiner.set(Some(kept.unwrap_or_else(|| cx.waker().clone())));
             return Poll::Pending;
         }
         match std::mem::replace(&mut *stage, Stage::Taken) {
@@ -115,7 +183,19 @@ impl<F: Future> Joinable for TaskCell<F> {
     }
 
     fn is_finished(&self) -> bool {
-        self.stage.try_borrow().is_ok_and(|stage| !matches!(*stage, Stage::Running(_)))
+        self.stage.0.try_borrow().is_ok_and(|stage| !matches!(*stage, Stage::Running(_)))
+    }
+
+    fn pid(&self) -> RawPid {
+        self.header.pid.get()
+    }
+
+    fn detach(&self) {
+        self.header.detached.set(true);
+    }
+
+    fn is_detached(&self) -> bool {
+        self.header.detached.get()
     }
 }
 
@@ -123,6 +203,10 @@ impl<F: Future> Joinable for TaskCell<F> {
 pub(crate) fn contain(what: &str, f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
         tracing::error!(panic = panic_message(&*payload), "panic while dropping {what}; contained");
+        // A payload may panic in its own drop. What that leaves is leaked: there need be no end to it.
+        if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(next);
+        }
     }
 }
 

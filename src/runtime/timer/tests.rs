@@ -20,7 +20,17 @@ impl<T> DeadlineQueue<T> {
             assert!(entry.value.is_some());
         }
         let live = self.entries.iter().filter(|entry| entry.value.is_some()).count();
-        assert_eq!(live, self.heap.len());
+        assert_eq!(live, self.len());
+        let in_run = |node: &&Node| self.entries[node.entry as usize].is_run_of(node);
+        assert_eq!(self.run.iter().filter(in_run).count() + self.run_dead, self.run.len());
+        assert!(
+            self.run.front().iter().all(in_run) && self.run.back().iter().all(in_run),
+            "the ends are live"
+        );
+        assert!(
+            self.run.iter().zip(self.run.iter().skip(1)).all(|(a, b)| a.before(b)),
+            "the run is in order"
+        );
     }
 }
 
@@ -106,10 +116,28 @@ fn node_that_fills_a_gap_in_another_branch_may_have_to_rise() {
     let start = Instant::now();
     let mut queue = DeadlineQueue::new();
     // The children of 10 are the 11s; 3 is the only child of a 2. It is last, and fills the gap under 10.
+    // A later deadline is in the run, so that all of these go to the heap.
+    queue.insert(start + TICK * 100, 100);
     let keys = [0, 10, 2, 2, 2, 11, 11, 11, 11, 3].map(|ticks| queue.insert(start + TICK * ticks, ticks));
     queue.cancel(keys[5]);
     queue.check_links();
     assert_eq!(drain(&mut queue, start + TICK * 11), [0, 2, 2, 2, 3, 10, 11, 11, 11]);
+}
+
+#[test]
+fn uniform_time_outs_cancelled_in_any_order_leave_nothing_behind() {
+    let start = Instant::now();
+    let mut queue = DeadlineQueue::new();
+    let mut keys: Vec<DeadlineKey> = (0..1_000).map(|n| queue.insert(start + TICK * n, n)).collect();
+    assert!(queue.heap.is_empty(), "in order of insertion they need no heap");
+    // From the middle outwards, so that both ends stay live for long.
+    keys.sort_by_key(|key| (key.index.abs_diff(500), key.index));
+    for (count, key) in keys.iter().enumerate() {
+        assert!(queue.cancel(*key).is_some());
+        queue.check_links();
+        assert!(queue.run.len() <= 2 * (1_000 - count), "the dead do not outnumber the living");
+    }
+    assert!(queue.is_empty() && queue.run.is_empty());
 }
 
 #[test]

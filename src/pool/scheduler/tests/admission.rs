@@ -6,7 +6,7 @@ fn idle_connection_is_granted_without_a_ticket() {
     let before = shard.counters().clone();
     let grant = lease(&mut shard, A);
     assert_eq!(grant.connection, 0);
-    assert_eq!(shard.counters().acquires, before.acquires + 1);
+    assert_eq!(shard.counters().acquires(), before.acquires() + 1);
     assert_eq!(shard.counters().granted_immediately, before.granted_immediately + 1);
     assert_eq!(shard.counters().capacity_waits, before.capacity_waits);
     assert!(!shard.has_output());
@@ -55,7 +55,7 @@ fn unusable_idle_connection_is_closed_and_the_next_one_tried() {
 #[test]
 fn acquire_queues_when_no_idle_connection_is_usable() {
     let mut shard = filled(limits(2));
-    let ticket = || Ticket { reply: 9, now: Instant::now(), deadline: None };
+    let ticket = || Ticket { reply: 9, timeout: None };
     assert!(matches!(shard.handle_acquire(A, |_| false, ticket), Admission::Queued(_)));
     assert_eq!(closes(&mut shard).len(), 2);
     shard.check_invariants();

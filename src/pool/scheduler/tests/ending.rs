@@ -288,8 +288,8 @@ fn every_acquire_is_counted_in_exactly_one_fate() {
         collect_refusal(&mut shard, waiter);
     }
     let counters = shard.counters();
-    assert_eq!(counters.acquires - base.acquires, 8);
-    assert_eq!(counters.settled(), counters.acquires);
+    assert_eq!(counters.acquires() - base.acquires(), 8);
+    assert_eq!(counters.settled(), counters.acquires());
     let fates = [
         counters.granted_immediately - base.granted_immediately,
         counters.granted_after_wait - base.granted_after_wait,

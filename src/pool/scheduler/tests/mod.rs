@@ -62,7 +62,10 @@ fn queue(shard: &mut Shard, handle: HandleId) -> WaiterKey {
 }
 
 fn queue_until(shard: &mut Shard, handle: HandleId, now: Instant, deadline: Option<Instant>) -> WaiterKey {
-    match shard.handle_acquire(handle, any, || Ticket { reply: handle.0, now, deadline }) {
+    let timeout = deadline.map(|deadline| deadline.saturating_duration_since(now));
+    let admission = shard.handle_acquire(handle, any, || Ticket { reply: handle.0, timeout });
+    shard.start_clocks(now);
+    match admission {
         Admission::Queued(waiter) => waiter,
         other => panic!("expected to wait, got {other:?}"),
     }

@@ -70,7 +70,7 @@ proptest! {
                 let waiter = live.remove(which.index(live.len()));
                 shard.handle_cancel(waiter);
             } else {
-                let ticket = || Ticket { reply: 0, now: Instant::now(), deadline: None };
+                let ticket = || Ticket { reply: 0, timeout: None };
                 match shard.handle_acquire(handle, |_| true, ticket) {
                     Admission::Queued(waiter) => live.push(waiter),
                     // Refused exactly when the queue is full of the living.

@@ -159,8 +159,11 @@ impl World {
 
     fn acquire(&mut self, handle: HandleId, usable: bool, deadline: Option<Instant>) {
         let before = self.shard.gauges();
-        let ticket = || Ticket { reply: handle.0, now: self.now, deadline };
-        match self.shard.handle_acquire(handle, |_| usable, ticket) {
+        let timeout = deadline.map(|deadline| deadline.saturating_duration_since(self.now));
+        let ticket = || Ticket { reply: handle.0, timeout };
+        let admission = self.shard.handle_acquire(handle, |_| usable, ticket);
+        self.shard.start_clocks(self.now);
+        match admission {
             Admission::Granted(grant) => {
                 assert!(self.queued.is_empty(), "a newcomer never overtakes");
                 self.hold(grant);
@@ -309,6 +312,6 @@ impl World {
         assert!(self.shard.is_quiet());
         assert_eq!(self.issued, self.ended.len());
         let counters = self.shard.counters();
-        assert_eq!(counters.acquires, counters.settled());
+        assert_eq!(counters.acquires(), counters.settled());
     }
 }

@@ -8,6 +8,7 @@
 //! mode and size. Everyone's ratio is to corelet first-in-first-out without idle handles.
 
 mod bb8;
+pub mod corelet;
 mod deadpool;
 mod semaphore;
 
@@ -35,7 +36,6 @@ pub enum Mode {
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
     Fifo,
-    #[cfg_attr(not(test), expect(dead_code, reason = "no subject but corelet has it"))]
     RoundRobin,
 }
 
@@ -76,6 +76,12 @@ impl Subject {
 }
 
 pub const SUBJECTS: &[Subject] = &[
+    Subject {
+        name: BASELINE,
+        has_handles: true,
+        policies: &[Some(Policy::Fifo), Some(Policy::RoundRobin)],
+        run: corelet::run,
+    },
     Subject::peer("bb8", bb8::run),
     Subject::peer("deadpool", deadpool::run),
     Subject::peer("semaphore", semaphore::run),

@@ -14,7 +14,7 @@ use crate::cores::{self, CLIENT};
 use crate::meter::Throughput;
 use crate::report::{BASELINE, Common, Report, rounded};
 use crate::rounds::{Plan, Spread, alternate};
-use crate::runtimes::{compio::Compio, glommio::Glommio, monoio::Monoio, tokio::Tokio};
+use crate::runtimes::{compio::Compio, corelet::Corelet, glommio::Glommio, monoio::Monoio, tokio::Tokio};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::time::Duration;
@@ -38,6 +38,7 @@ pub struct Subject {
 
 /// Any [`Timers`](crate::runtimes::Timers) runtime is one line here.
 pub const SUBJECTS: &[Subject] = &[
+    Subject { name: BASELINE, run: cases::run::<Corelet> },
     Subject { name: "tokio", run: cases::run::<Tokio> },
     Subject { name: "monoio", run: cases::run::<Monoio> },
     Subject { name: "compio", run: cases::run::<Compio> },

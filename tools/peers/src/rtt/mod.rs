@@ -5,6 +5,7 @@
 //! outside the measured time; Nagle's algorithm is off on both sides.
 
 mod compio;
+mod corelet;
 mod glommio;
 mod monoio;
 mod raw;
@@ -46,6 +47,8 @@ pub struct Subject {
 }
 
 pub const SUBJECTS: &[Subject] = &[
+    Subject { name: BASELINE, run: corelet::run },
+    Subject { name: "corelet_busy_poll", run: corelet::run_spinning },
     Subject { name: "raw_single", run: raw::single },
     Subject { name: "raw_linked", run: raw::linked },
     Subject { name: "tokio", run: tokio::run },

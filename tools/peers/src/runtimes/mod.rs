@@ -4,6 +4,7 @@
 //! otherwise with its own defaults.
 
 pub mod compio;
+pub mod corelet;
 pub mod glommio;
 pub mod monoio;
 pub mod tokio;
@@ -110,6 +111,12 @@ mod tests {
             began.elapsed()
         });
         assert!(slept.unwrap() >= Duration::from_millis(5));
+    }
+
+    #[test]
+    fn corelet() {
+        tasks_alternate_and_end::<super::corelet::Corelet>();
+        a_sleep_lasts::<super::corelet::Corelet>();
     }
 
     #[test]

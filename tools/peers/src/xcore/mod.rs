@@ -5,6 +5,7 @@
 //!
 //! Each subject takes part in the modes it has a natural form for.
 
+mod corelet;
 mod crossbeam;
 mod eventfd;
 mod msg_ring;
@@ -34,6 +35,7 @@ pub struct Subject {
 }
 
 pub const SUBJECTS: &[Subject] = &[
+    Subject { name: BASELINE, modes: &[Mode::Spinning, Mode::Asleep], run: corelet::run },
     Subject { name: "crossbeam", modes: &[Mode::Spinning], run: |_, slice| crossbeam::run(slice) },
     Subject { name: "eventfd", modes: &[Mode::Asleep], run: |_, slice| eventfd::run(slice) },
     Subject { name: "msg_ring", modes: &[Mode::Asleep], run: |_, slice| msg_ring::run(slice) },
@@ -133,6 +135,12 @@ impl Answers {
 
     pub fn new() -> Self {
         Self { answers: 0, allocations_when_warm: 0 }
+    }
+
+    /// For an answering side that cannot tell one answer from the next: allocations since the warm-up, over the
+    /// answers that the asking side has counted.
+    pub fn counted(allocations_when_warm: u64, answers: u64) -> Self {
+        Self { answers: answers + Self::WARM, allocations_when_warm }
     }
 
     #[inline]

@@ -1,0 +1,18 @@
+//! Every order in which the sleep protocol of a core can go, checked by loom, and the hand-over of permits on top of it.
+//!
+//! Run by `RUSTFLAGS="--cfg loom" cargo test --release --test loom`.
+//!
+//! The protocol is the crate's own file, compiled against loom's atomics. Queues and doorbell are stand-ins: a locked
+//! queue, and loom's own notification, which remembers a ring as an eventfd does and sometimes wakes without one. Loom
+//! reports a thread that can never go on, so a lost wake-up is a failed run, not a hang. (Its condition variables and
+//! parked threads are not used: in version 0.7 they lose wake-ups of their own when a model also has a lock.)
+#![cfg(loom)]
+#![allow(missing_docs, clippy::unwrap_used, dead_code)]
+
+mod sync;
+
+#[path = "../../src/runtime/park.rs"]
+mod park;
+
+mod doorbell;
+mod permits;

@@ -47,7 +47,7 @@ pub async fn small_writes_to_a_peer_that_does_not_read_wait_and_then_arrive_in_o
 }
 
 /// How long a writer must get nowhere to count as stuck.
-const STANDSTILL: Duration = Duration::from_millis(30);
+const STANDSTILL: Duration = Duration::from_millis(20);
 
 /// Writes until the connection takes no more, and gives the number of bytes it took. Nothing is left in flight.
 async fn fill(stream: &mut Stream) -> usize {

@@ -143,6 +143,8 @@ impl Reader {
             (Err(error), Some(multishot), _) => match error.raw_os_error() {
                 // No buffer was free: one of the caller's own serves as well.
                 Some(libc::ENOBUFS) => Arrival::Nothing,
+                // It brought more than was received, and all of that has been taken.
+                Some(libc::ECANCELED) if multishot => Arrival::Nothing,
                 // A kernel without multishot receives: from now on there are only single ones.
                 Some(libc::EINVAL) if multishot => {
                     driver.give_up_multishot();

@@ -11,11 +11,6 @@ impl<C, W> State<C, W> {
         self.waiters.start_clocks(now);
     }
 
-    /// Whether [`start_clocks`](State::start_clocks) has something to do.
-    pub(crate) fn has_unclocked(&self) -> bool {
-        self.waiters.has_unclocked()
-    }
-
     /// Refuses every queued waiter whose deadline is `now` or before.
     pub(crate) fn handle_deadline(&mut self, now: Instant) {
         while let Some(waiter) = self.waiters.pop_due(now) {
@@ -44,10 +39,9 @@ impl<C, W> State<C, W> {
         // Queued ones first, or they would be given the connections that the revoked grants set free.
         let first = self.waiters.first_beside(handle);
         self.for_each_of(handle, first, |state, waiter| state.refuse(waiter, Refusal::Deregistered));
-        let first = self.waiters.first_fresh();
-        self.for_each_of(handle, first, |state, waiter| state.revoke(waiter, Refusal::Deregistered));
-        let first = self.waiters.first_granted();
-        self.for_each_of(handle, first, |state, waiter| state.revoke(waiter, Refusal::Deregistered));
+        for waiter in self.waiters.granted_to(handle) {
+            self.revoke(waiter, Refusal::Deregistered);
+        }
         self.debug_check();
     }
 

@@ -108,6 +108,16 @@ impl<C> Slots<C> {
         self.idle.push_front(&mut self.slots, id.index);
     }
 
+    /// Sets a connection that was leased or has just been opened aside for a waiter.
+    pub(super) fn set_aside(&mut self, id: SlotId, connection: C) {
+        let slot = &mut self.slots[id.index as usize];
+        slot.phase = Phase::Reserved;
+        let nothing = slot.connection.replace(connection);
+        debug_assert!(nothing.is_none(), "a slot holds one connection");
+        std::mem::forget(nothing);
+        self.reserved += 1;
+    }
+
     /// Sets the most recently used idle connection aside for a waiter.
     pub(super) fn reserve_newest(&mut self) -> Option<SlotId> {
         let index = self.idle.pop_front(&mut self.slots)?;
@@ -229,6 +239,7 @@ impl<C> Slots<C> {
     }
 
     /// Whether that very connection is set aside for a waiter.
+    #[cfg(test)]
     pub(super) fn is_reserved(&self, id: SlotId) -> bool {
         self.is(id, Phase::Reserved)
     }
@@ -272,6 +283,7 @@ impl<C> Slots<C> {
     }
 
     /// Counts every slot by what it is doing and compares with the lists and gauges.
+    #[cfg(test)]
     pub(super) fn check_invariants(&self) {
         let (mut idle, mut vacant, mut doomed, mut opening, mut reserved, mut closing, mut leased) =
             (0, 0, 0, 0, 0, 0, 0);

@@ -152,7 +152,7 @@ impl<C: Connector> Acquire<'_, C> {
                 let Lent { connection, loan } = grant.connection;
                 let connection = C::Connection::attach(connection);
                 // From here on the lease sends it home.
-                loan.settled();
+                shard.keep_reference(loan.settled());
                 Lease::new(shard.load(grant.home, grant.slot, connection))
             }),
             Stage::New | Stage::Within(_) | Stage::Done => panic!("an acquire was polled after its end"),

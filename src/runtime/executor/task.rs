@@ -14,8 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use super::{Short, TaskState};
 use super::waker::WakeTarget;
+use super::{Short, TaskState};
 use crate::runtime::identity::RawPid;
 use crate::runtime::join::JoinError;
 

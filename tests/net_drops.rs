@@ -4,7 +4,7 @@
 
 mod net_support;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::Future;
 use std::net::Shutdown;
 use std::pin::Pin;

@@ -27,7 +27,8 @@ pub(crate) struct Lent<C: Connector> {
     pub(crate) loan: Loan<C>,
 }
 
-/// What shards say to each other. Each core's shard of a pool reads one queue of these.
+/// What shards say to each other. Each core's shard of a pool reads one queue of these, and reads it the sooner the
+/// fewer cache lines one takes.
 pub(crate) enum Command<C: Connector> {
     /// To the home shard: a task of shard `from` asks.
     Acquire { handle: HandleId, from: usize, token: Token },
@@ -39,10 +40,10 @@ pub(crate) enum Command<C: Connector> {
     Return { slot: SlotId, connection: Detached<C>, end: LeaseEnd<C> },
     /// To the home shard: a lease on another core has ended, and the connection with it.
     Gone { slot: SlotId, reason: CloseReason, end: LeaseEnd<C> },
-    /// To the asking shard: its connection, from shard `home`.
-    Grant { token: Token, home: usize, slot: SlotId, connection: Lent<C> },
+    /// To the asking shard: its connection.
+    Grant { token: Token, lent: Lent<C> },
     /// To the asking shard.
-    Refuse { token: Token, refusal: Refusal },
+    Refuse { token: Token, refusal: Box<Refusal> },
     /// From anywhere.
     Stats { reply: oneshot::Sender<ShardStats> },
 }

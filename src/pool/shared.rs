@@ -229,6 +229,11 @@ impl<C: Connector> Loan<C> {
         Loan { shared: Some(shared), home, slot }
     }
 
+    /// The home shard, and its slot.
+    pub(crate) fn lender(&self) -> (usize, SlotId) {
+        (self.home, self.slot)
+    }
+
     /// The connection has arrived, or the home shard hears of it in another way. Gives the reference back, to be used
     /// again.
     pub(crate) fn settled(mut self) -> Option<Arc<Shared<C>>> {

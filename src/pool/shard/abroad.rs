@@ -134,8 +134,7 @@ impl<C: Connector> Shard<C> {
         match to {
             Destination::Asker { shard, token } => {
                 self.abroad.borrow_mut().leaving.remove(&(shard, token));
-                let connection = Lent { connection, loan };
-                let grant = Command::Grant { token, home: self.index, slot, connection };
+                let grant = Command::Grant { token, lent: Lent { connection, loan } };
                 self.shared.send(shard, grant);
             }
             Destination::Home { shard } => {
@@ -198,7 +197,9 @@ impl<C: Connector> Shard<C> {
         });
         match admission {
             Admission::Granted(grant) => self.lend(from, token, grant.connection),
-            Admission::Refused(refusal) => self.shared.send(from, Command::Refuse { token, refusal }),
+            Admission::Refused(refusal) => {
+                self.shared.send(from, Command::Refuse { token, refusal: Box::new(refusal) })
+            }
             Admission::Queued(waiter) => {
                 self.abroad.borrow_mut().waiters.insert((from, token), waiter);
                 self.after_queueing();
@@ -248,8 +249,9 @@ impl<C: Connector> Shard<C> {
                 self.keep_reference(end.noticed());
                 self.gone(slot, reason);
             }
-            Command::Grant { token, home, slot, connection } => {
-                let grant = RemoteGrant { home, slot, connection };
+            Command::Grant { token, lent } => {
+                let (home, slot) = lent.loan.lender();
+                let grant = RemoteGrant { home, slot, connection: lent };
                 let resolved = self.forwards.borrow_mut().resolve(token, Ok(grant));
                 match resolved {
                     Ok(waker) => waker.wake(),
@@ -258,7 +260,7 @@ impl<C: Connector> Shard<C> {
                 }
             }
             Command::Refuse { token, refusal } => {
-                let resolved = self.forwards.borrow_mut().resolve(token, Err(refusal));
+                let resolved = self.forwards.borrow_mut().resolve(token, Err(*refusal));
                 if let Ok(waker) = resolved {
                     waker.wake();
                 }

@@ -141,7 +141,9 @@ impl<C: Connector> Shard<C> {
                 let taken = self.state.borrow_mut().take(notice.waiter);
                 match taken {
                     Taken::Granted(grant) => self.lend(shard, token, grant.connection),
-                    Taken::Refused(refusal) => self.shared.send(shard, Command::Refuse { token, refusal }),
+                    Taken::Refused(refusal) => {
+                        self.shared.send(shard, Command::Refuse { token, refusal: Box::new(refusal) })
+                    }
                     Taken::Pending | Taken::Gone => {}
                 }
             }

@@ -128,10 +128,8 @@ impl Executor {
         let entry = tasks.vacant_entry();
         let index = entry.key();
         assert!(index < waker::MAX_TASKS, "one core holds at most {} tasks", waker::MAX_TASKS);
-        let pid = RawPid { index: index as u32, ..task.header.pid.get() };
-        task.header.pid.set(pid);
-        task.header.target.set(pid.into());
-        task.header.short.set(Short::new(u64::from(pid.generation) << 32 | (index as u64 + 1)));
+        let generation = task.header.generation;
+        task.header.target.set(RawPid { core: self.core, index: index as u32, generation }.into());
         entry.insert(Rc::clone(&task));
         self.queue.borrow_mut().push(task);
         add(&self.spawned, 1);
@@ -170,7 +168,7 @@ impl Executor {
 
     fn with_task<R>(&self, pid: RawPid, look: impl FnOnce(&Task<dyn Run>) -> R) -> Option<R> {
         let tasks = self.tasks.borrow();
-        let task = tasks.get(pid.index as usize).filter(|task| task.header.pid.get() == pid)?;
+        let task = tasks.get(pid.index as usize).filter(|task| task.header.pid() == pid)?;
         Some(look(task))
     }
 
@@ -192,7 +190,7 @@ impl Executor {
         header.state.set(TaskState::Running);
         add(&header.polls, 1);
         let target = header.target.get();
-        self.current.set(header.short.get());
+        self.current.set(Short::new(u64::from(header.generation) << 32 | (target.index() as u64 + 1)));
         self.budget.set(BUDGET);
         let ended = if header.stop.get() {
             task.cancel();
@@ -203,7 +201,7 @@ impl Executor {
         };
         self.current.set(None);
         if self.budget.get() == 0 {
-            add(&header.overruns, 1);
+            header.overruns.set(header.overruns.get().wrapping_add(1));
             add(&self.overruns, 1);
         }
         if ended {

@@ -21,20 +21,25 @@ use crate::runtime::join::JoinError;
 
 /// What the executor knows of a task, in front of its future or result. Written by its own core only.
 pub(super) struct Header {
-    /// Its index is filled in when the task enters the table.
-    pub(super) pid: Cell<RawPid>,
-    /// The same, as its wakers carry it.
+    /// What its wakers carry: core, slot and part of the generation. The slot is filled in when the task enters the
+    /// table.
     pub(super) target: Cell<WakeTarget>,
+    pub(super) generation: u32,
     pub(super) state: Cell<TaskState>,
     pub(super) stop: Cell<bool>,
-    /// The same, as its core names it.
-    pub(super) short: Cell<Option<Short>>,
-    pub(super) parent: Option<Short>,
-    pub(super) polls: Cell<u64>,
-    pub(super) overruns: Cell<u64>,
     /// The join handle's drop leaves the task running.
     detached: Cell<bool>,
+    pub(super) parent: Option<Short>,
+    pub(super) polls: Cell<u64>,
+    pub(super) overruns: Cell<u32>,
     joiner: Cell<Option<Waker>>,
+}
+
+impl Header {
+    pub(super) fn pid(&self) -> RawPid {
+        let target = self.target.get();
+        RawPid { core: target.core(), index: target.index() as u32, generation: self.generation }
+    }
 }
 
 /// A task: header, and a stage whose type only its spawner and its join handle know.
@@ -75,9 +80,8 @@ impl<F: Future> Task<StageCell<F>> {
     #[inline]
     pub(super) fn new(pid: RawPid, parent: Option<Short>, future: F) -> Self {
         let header = Header {
-            pid: Cell::new(pid),
             target: Cell::new(pid.into()),
-            short: Cell::new(None),
+            generation: pid.generation,
             state: Cell::new(TaskState::Queued),
             stop: Cell::new(false),
             parent,
@@ -199,7 +203,7 @@ impl<F: Future> Joinable for Task<StageCell<F>> {
     }
 
     fn pid(&self) -> RawPid {
-        self.header.pid.get()
+        self.header.pid()
     }
 
     fn detach(&self) {

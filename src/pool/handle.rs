@@ -97,7 +97,21 @@ pub struct Acquire<'a, C: Connector> {
 }
 
 impl<C: Connector> Acquire<'_, C> {
-    #[inline(always)]
+    /// Whatever is not an acquire that an idle connection of this core serves.
+    #[inline(never)]
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
+        let timeout = match self.stage {
+            Stage::New => self.handle.timeout,
+            Stage::Within(limit) => Some(limit),
+            _ => return self.proceed(cx),
+        };
+        if !self.handle.shard.local.executor().spend_budget() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.begin(timeout, cx)
+    }
+
     fn begin(
         &mut self,
         timeout: Option<Duration>,
@@ -124,7 +138,6 @@ impl<C: Connector> Acquire<'_, C> {
         }
     }
 
-    #[inline(never)]
     fn forward(
         &mut self,
         timeout: Option<Duration>,
@@ -143,7 +156,6 @@ impl<C: Connector> Acquire<'_, C> {
         }
     }
 
-    #[inline(never)]
     fn proceed(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
         let Handle { shard, .. } = self.handle;
         let polled = match self.stage {
@@ -169,16 +181,16 @@ impl<C: Connector> Future for Acquire<'_, C> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let timeout = match self.stage {
-            Stage::New => self.handle.timeout,
-            Stage::Within(limit) => Some(limit),
-            _ => return self.proceed(cx),
-        };
-        if !self.handle.shard.local.executor().spend_budget() {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
+        let Handle { shard, home, .. } = self.handle;
+        if matches!(self.stage, Stage::New | Stage::Within(_))
+            && *home == shard.index
+            && shard.local.executor().spend_budget()
+            && let Some(carrier) = shard.acquire_idle()
+        {
+            self.stage = Stage::Done;
+            return Poll::Ready(Ok(Lease::new(carrier)));
         }
-        self.begin(timeout, cx)
+        self.advance(cx)
     }
 }
 

@@ -19,8 +19,8 @@ pub struct Lease<C: Connector>(Option<Box<Carrier<C>>>);
 
 impl<C: Connector> Lease<C> {
     #[inline]
-    pub(super) fn new(mut carrier: Box<Carrier<C>>) -> Lease<C> {
-        carrier.clean = true;
+    pub(super) fn new(carrier: Box<Carrier<C>>) -> Lease<C> {
+        debug_assert!(carrier.clean, "only clean connections are leased");
         Lease(Some(carrier))
     }
 

@@ -8,10 +8,19 @@ use super::{
 };
 
 impl<C, W> State<C, W> {
+    /// Leases the most recently used idle connection if it is `usable`. Otherwise nothing happens; the rest is for
+    /// [`handle_acquire`](State::handle_acquire).
+    #[inline(always)]
+    pub(crate) fn grant_idle(&mut self, usable: impl FnOnce(&C) -> bool) -> Option<Grant<C>> {
+        let Newest::Leased(grant) = self.slots.lease_newest(usable) else { return None };
+        self.counters.granted_immediately += 1;
+        self.debug_check();
+        Some(grant)
+    }
+
     /// Asks for a connection. The most recently used idle one for which `usable` holds is granted at once;
     /// those for which it does not hold are closed as broken. Otherwise the acquire is queued, unless the
     /// queue is full, and `ticket` is asked for only then.
-    #[inline(always)]
     pub(crate) fn handle_acquire(
         &mut self,
         handle: HandleId,

@@ -7,19 +7,25 @@ use std::time::Instant;
 use super::{CloseReason, Lifecycle, Refusal, SlotId, State};
 
 impl<C, W> State<C, W> {
+    /// A lease ended cleanly and nobody waits: its connection goes in front of the idle ones. Otherwise nothing
+    /// happens and the connection comes back.
+    #[inline(always)]
+    pub(crate) fn release_idle(&mut self, slot: SlotId, connection: C) -> Option<C> {
+        if self.waiters.queued() > 0 || self.lifecycle != Lifecycle::Running || !self.slots.is_leased(slot) {
+            return Some(connection);
+        }
+        self.slots.shelve(slot, connection);
+        self.debug_check();
+        None
+    }
+
     /// A lease ended cleanly: its connection goes to the next waiter or in front of the idle ones. With a
     /// stale id it is merely dropped.
-    #[inline(always)]
     pub(crate) fn handle_release(&mut self, slot: SlotId, connection: C) {
-        if !self.slots.is_leased(slot) {
-            return;
-        }
-        if self.waiters.queued() == 0 && self.lifecycle == Lifecycle::Running {
-            self.slots.shelve(slot, connection);
-            self.debug_check();
-        } else {
+        if self.slots.is_leased(slot) {
             self.supply(slot, connection);
         }
+        self.debug_check();
     }
 
     /// A lease ended and its connection must not be used again. The slot is not free until

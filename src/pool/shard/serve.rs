@@ -12,8 +12,18 @@ use crate::pool::scheduler::{Admission, CloseReason, HandleId, Notice, Refusal, 
 use crate::runtime::context;
 
 impl<C: Connector> Shard<C> {
-    /// An acquire of this core's own shard.
+    /// An acquire of this core's own shard that an idle connection serves; otherwise nothing has been decided.
     #[inline(always)]
+    pub(crate) fn acquire_idle(&self) -> Option<Box<Carrier<C>>> {
+        let guard = FailOnUnwind(self);
+        let grant = self.state.borrow_mut().grant_idle(|carrier| carrier.is_quiet());
+        guard.disarm();
+        let grant = grant?;
+        debug_assert_eq!(grant.slot, grant.connection.slot, "a carrier knows its slot");
+        Some(grant.connection)
+    }
+
+    /// An acquire of this core's own shard.
     pub(crate) fn acquire(
         &self,
         handle: HandleId,
@@ -78,7 +88,28 @@ impl<C: Connector> Shard<C> {
 
     /// A lease of this shard's own slot has ended.
     #[inline(always)]
-    pub(crate) fn give_back(&self, mut carrier: Box<Carrier<C>>) {
+    pub(crate) fn give_back(&self, carrier: Box<Carrier<C>>) {
+        // Nothing has happened to the connection since it was idle, and nobody waits for it.
+        if carrier.armed && carrier.clean {
+            let slot = carrier.slot;
+            let slot_guard = LoseOnUnwind(self, slot);
+            let guard = FailOnUnwind(self);
+            let back = match carrier.is_quiet() {
+                true => self.state.borrow_mut().release_idle(slot, carrier),
+                false => Some(carrier),
+            };
+            guard.disarm();
+            slot_guard.disarm();
+            if let Some(carrier) = back {
+                self.settle_lease(carrier);
+            }
+        } else {
+            self.settle_lease(carrier);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_lease(&self, mut carrier: Box<Carrier<C>>) {
         if self.ended.get() {
             return self.give_back_late(carrier);
         }
@@ -100,11 +131,16 @@ impl<C: Connector> Shard<C> {
             let reason = if carrier.armed { CloseReason::Broken } else { CloseReason::Dirty };
             state.handle_discard(slot, carrier, reason);
         }
-        let quiet = !state.has_output();
+        // Most often there is just the one waiter to tell that got this connection.
+        let notice = state.poll_notice();
+        let settled = !state.has_output() && !state.wants_open();
         drop(state);
         guard.disarm();
         slot_guard.disarm();
-        if !quiet {
+        if let Some(notice) = notice {
+            self.tell(notice);
+        }
+        if !settled {
             self.flush();
         }
     }

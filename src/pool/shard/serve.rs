@@ -133,7 +133,10 @@ impl<C: Connector> Shard<C> {
             }
         }
         let state = self.state.borrow();
-        if state.has_output() || state.wants_open() {
+        // In a back-off the actor's timer is enough: woken at once, it could only look again, and again.
+        let wakes_at = self.actor_wakes_at.get();
+        let paused = state.paused_until().is_some_and(|until| wakes_at.is_some_and(|at| at <= until));
+        if state.has_output() || (state.wants_open() && !paused) {
             drop(state);
             self.wake_actor();
         }

@@ -16,7 +16,11 @@ use crate::runtime::driver::owned::{OwnedBuf, OwnedBufMut};
 use crate::runtime::local::Local;
 use crate::runtime::op::PlainOp;
 use crate::runtime::watch::Watch;
-use crate::runtime::{context, yield_now};
+use crate::runtime::{context, sleep, yield_now};
+
+/// How often a close looks in successive turns for the end of what was in flight, and the pause between later looks.
+const CLOSE_LOOKS: u32 = 8;
+const CLOSE_PAUSE: Duration = Duration::from_micros(50);
 
 /// What both sides of a stream share.
 pub(super) struct Socket {
@@ -246,9 +250,13 @@ impl Stream {
         self.writer.discard(&self.socket);
         // An error means that the receive has ended too.
         let _ = poll_fn(|cx| self.reader.poll_disarm(&self.socket, cx)).await;
-        // What a dropped future left in flight has been cancelled; its end comes with one of the next turns.
-        while !self.socket.descriptor.is_unique() {
-            yield_now().await;
+        // What a dropped future left in flight has been cancelled; its end comes with one of the next turns. When it
+        // takes longer, the core must not spin for it.
+        for look in 0_u32.. {
+            if self.socket.descriptor.is_unique() {
+                return;
+            }
+            if look < CLOSE_LOOKS { yield_now().await } else { sleep(CLOSE_PAUSE).await }
         }
     }
 }

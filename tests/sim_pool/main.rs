@@ -11,6 +11,7 @@ mod cut;
 mod ledger;
 mod order;
 mod plan;
+mod promises;
 mod random;
 mod upstream;
 mod world;
@@ -50,12 +51,12 @@ fn run_worlds(cores: usize, count: u64) {
 
 #[test]
 fn worlds_of_two_cores_keep_every_promise() {
-    run_worlds(2, 300);
+    run_worlds(2, 600);
 }
 
 #[test]
 fn worlds_of_three_cores_keep_every_promise() {
-    run_worlds(3, 200);
+    run_worlds(3, 400);
 }
 
 #[test]

@@ -25,8 +25,8 @@ pub const REPLY_SIZE: usize = 9;
 /// What nobody asked for. Never mistaken for the beginning of a reply.
 const STRAY: u8 = 0x5A;
 pub const ADDRESS: &str = "127.0.0.1:7001";
-/// Longer than the simulated network ever takes to tell of a close.
-const NETWORK_DELAY: Duration = Duration::from_millis(6);
+/// Longer than the simulated network takes to tell of a close, with a few requests in front of it.
+const NETWORK_DELAY: Duration = Duration::from_millis(30);
 
 /// What the server is told from elsewhere in the world.
 #[derive(Clone, Copy, Debug)]

@@ -21,6 +21,9 @@ const CALM: Duration = Duration::from_secs(1);
 /// A run that is not over by then never ends.
 const TURNS: u64 = 2_000_000;
 
+/// What the busiest core needs is below a thousand; one that spins makes more within a millisecond.
+const POLLS: u64 = 10_000;
+
 /// What came of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -58,6 +61,10 @@ pub fn run(seed: u64, cores: usize) -> Outcome {
         );
         if left != (0, 0, 0, 0) {
             ledger.fault(format!("core {position}: tasks, operations, buffers, timers left: {left:?}"));
+        }
+        let polls = stats.executor.polls;
+        if polls > POLLS {
+            ledger.fault(format!("core {position} spins: {polls} polls"));
         }
     }
     for (shard, steps) in ledger.book().steps.clone().iter().enumerate() {

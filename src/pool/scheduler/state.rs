@@ -88,6 +88,12 @@ impl<C, W> State<C, W> {
         self.slots.opening() < self.max_connecting.min(self.waiters.queued()) && self.slots.vacant() > 0
     }
 
+    /// The end of the back-off, if there is one: no open begins before.
+    #[inline]
+    pub(crate) fn paused_until(&self) -> Option<Instant> {
+        self.retry.until()
+    }
+
     /// Whether anybody is queued: a connection that becomes free now goes to a waiter.
     #[inline]
     pub(crate) fn has_waiters(&self) -> bool {

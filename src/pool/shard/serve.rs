@@ -152,19 +152,19 @@ impl<C: Connector> Shard<C> {
             return self.close_late();
         }
         loop {
-            let (notice, settled) = {
-                let mut state = self.state.borrow_mut();
-                let notice = state.poll_notice();
-                (notice, !state.has_output() && !state.wants_open())
-            };
+            let notice = self.state.borrow_mut().poll_notice();
             match notice {
                 Some(notice) => self.tell(notice),
-                None if settled => return,
-                None => return self.wake_actor(),
+                None => break,
             }
-            if settled {
-                return;
-            }
+        }
+        let state = self.state.borrow();
+        // In a back-off the actor's timer is enough: woken at once, it could only look again, and again.
+        let wakes_at = self.actor_wakes_at.get();
+        let paused = state.paused_until().is_some_and(|until| wakes_at.is_some_and(|at| at <= until));
+        if state.has_output() || (state.wants_open() && !paused) {
+            drop(state);
+            self.wake_actor();
         }
     }
 

@@ -134,6 +134,7 @@ impl<C: Connector> Acquire<'_, C> {
         }
         match shard.acquire(*id, timeout, cx) {
             Admission::Granted(grant) => {
+                debug_assert_eq!(grant.slot, grant.connection.slot, "a carrier knows its slot");
                 self.stage = Stage::Done;
                 Poll::Ready(Ok(Lease::new(grant.connection)))
             }

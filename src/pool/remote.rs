@@ -242,8 +242,4 @@ impl<D> Forwards<D> {
             .collect();
         waiting.into_iter().filter_map(|token| self.resolve(token, Err(refusal.clone())).ok()).collect()
     }
-
-    pub(crate) fn len(&self) -> usize {
-        self.forwards.len()
-    }
 }

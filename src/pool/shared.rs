@@ -22,7 +22,6 @@ pub(crate) struct Shared<C: Connector> {
     pub(crate) id: u64,
     pub(crate) connector: C,
     pub(crate) settings: Settings,
-    pub(crate) runtime: RuntimeHandle,
     pub(crate) links: Box<[ShardLink<C>]>,
     closing: AtomicBool,
     /// Moves on with every change of `closing` and of any shard's status, after the change: a shard that sees it
@@ -71,7 +70,6 @@ impl<C: Connector> Shared<C> {
             id: POOL_IDS.fetch_add(1, Ordering::Relaxed),
             connector,
             settings,
-            runtime: runtime.clone(),
             links,
             closing: AtomicBool::new(false),
             epoch: AtomicU64::new(1),

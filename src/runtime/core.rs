@@ -153,7 +153,12 @@ impl Core {
 
     /// Where a task stands; none when it has ended or is of another core.
     pub fn task_state(&self, pid: RawPid) -> Option<TaskState> {
-        (pid.core() == self.id()).then(|| self.local.executor().state(pid)).flatten()
+        self.local.executor().state(pid)
+    }
+
+    /// The task that spawned a task; none when nobody did, when it has ended, or when it is of another core.
+    pub fn task_parent(&self, pid: RawPid) -> Option<RawPid> {
+        self.local.executor().parent(pid)
     }
 
     /// Whether the runtime has asked this core to end.

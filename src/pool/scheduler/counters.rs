@@ -61,6 +61,7 @@ impl Counters {
     }
 
     /// Connections that ended for `reason`.
+    #[cfg(test)]
     pub(crate) fn closed_for(&self, reason: CloseReason) -> u64 {
         self.closes[reason as usize]
     }

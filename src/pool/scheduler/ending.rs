@@ -11,11 +11,6 @@ impl<C, W> State<C, W> {
         self.waiters.start_clocks(now);
     }
 
-    /// Whether [`start_clocks`](State::start_clocks) has something to do.
-    pub(crate) fn has_unclocked(&self) -> bool {
-        self.waiters.has_unclocked()
-    }
-
     /// Refuses every queued waiter whose deadline is `now` or before.
     pub(crate) fn handle_deadline(&mut self, now: Instant) {
         while let Some(waiter) = self.waiters.pop_due(now) {

@@ -120,11 +120,6 @@ impl<W> Waiters<W> {
         key
     }
 
-    /// Waiters whose clock has not been started?
-    pub(super) fn has_unclocked(&self) -> bool {
-        !self.unclocked.is_empty()
-    }
-
     /// What was queued since the last call, and still is, counts its time from `now`. Most waiters are served sooner
     /// and cost neither a look at the clock nor a deadline.
     pub(super) fn start_clocks(&mut self, now: Instant) {
@@ -307,6 +302,7 @@ impl<W> Waiters<W> {
 
     /// Every waiter is on the list its fate says; only queued ones have deadlines. Gives the slots that are
     /// reserved for somebody.
+    #[cfg(test)]
     pub(super) fn check_invariants(&self) -> Vec<SlotId> {
         let standing = self.rotation.check_invariants(&self.entries);
         assert_eq!(standing.len(), self.queued, "the count of queued waiters is that of the lines");

@@ -161,6 +161,7 @@ impl Rotation {
 
     /// Only lines with waiters are in the rotation, each under its handle's name. Gives the waiters, in turn
     /// of line and then by age.
+    #[cfg(test)]
     pub(super) fn check_invariants<T: Linked>(&self, waiters: &[T]) -> Vec<u32> {
         let turns: Vec<u32> = self.turns.iter(&self.lines).collect();
         assert_eq!(turns.len(), self.turns.len());

@@ -229,6 +229,7 @@ impl<C> Slots<C> {
     }
 
     /// Whether that very connection is set aside for a waiter.
+    #[cfg(test)]
     pub(super) fn is_reserved(&self, id: SlotId) -> bool {
         self.is(id, Phase::Reserved)
     }
@@ -272,6 +273,7 @@ impl<C> Slots<C> {
     }
 
     /// Counts every slot by what it is doing and compares with the lists and gauges.
+    #[cfg(test)]
     pub(super) fn check_invariants(&self) {
         let (mut idle, mut vacant, mut doomed, mut opening, mut reserved, mut closing, mut leased) =
             (0, 0, 0, 0, 0, 0, 0);

@@ -120,6 +120,7 @@ impl<C, W> State<C, W> {
     }
 
     /// Whether every slot is vacant, nobody waits and no output is left: a stopped shard may then go.
+    #[cfg(test)]
     pub(crate) fn is_quiet(&self) -> bool {
         let Gauges { waiting, idle, leased, reserved: _, opening, closing } = self.gauges();
         waiting + idle + leased + opening + closing == 0 && !self.has_output()
@@ -143,6 +144,7 @@ impl<C, W> State<C, W> {
     }
 
     /// Looks at every slot and every waiter and panics at the first thing that should not be. For tests.
+    #[cfg(test)]
     pub(crate) fn check_invariants(&self) {
         self.slots.check_invariants();
         let mut reserved = self.waiters.check_invariants();

@@ -4,6 +4,8 @@
 //! Never: run a waker, a user's drop or any other user code; what must run is handed out as [`op::Aftermath`].
 
 pub(crate) mod buffers;
+mod closing;
+mod config;
 pub(crate) mod descriptor;
 mod entrance;
 pub(crate) mod op;
@@ -18,7 +20,6 @@ use std::any::Any;
 use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ use socket2::SockAddr;
 use super::error::StartError;
 use super::watch::Watch;
 use buffers::{BufferPool, PooledBuf};
+pub(crate) use config::RingConfig;
+pub use config::{DriverStats, EnterCall, EnterHook};
 use descriptor::Descriptor;
 use op::{Aftermath, Completion, OpKey, Ops, Request};
 use posted::Posts;
@@ -34,70 +37,6 @@ pub(crate) use posted::{POST_CAPACITY, PostKey, Posting};
 pub use probe::Features;
 use ring::Ring;
 use sim::SimPort;
-
-/// How long a closing ring waits for operations that do not end.
-const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
-
-/// One entry into the kernel, as an [`EnterHook`] sees it before it happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EnterCall {
-    /// How many staged entries are to be submitted; a hook may lower it.
-    pub to_submit: u32,
-    /// How many completions to wait for; a hook may lower it.
-    pub min_complete: u32,
-}
-
-/// Looks at every kernel entry of a ring before it happens and may change it or have it fail: for fault injection in
-/// tests.
-#[derive(Clone)]
-pub struct EnterHook(Arc<dyn Fn(&mut EnterCall) -> Option<i32> + Send + Sync>);
-
-impl EnterHook {
-    /// The hook gets each call; with `Some(errno)` the kernel is not entered and the call fails with that error.
-    pub fn new(hook: impl Fn(&mut EnterCall) -> Option<i32> + Send + Sync + 'static) -> EnterHook {
-        EnterHook(Arc::new(hook))
-    }
-
-    fn before(&self, call: &mut EnterCall) -> Option<i32> {
-        (self.0)(call)
-    }
-}
-
-impl std::fmt::Debug for EnterHook {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("EnterHook(..)")
-    }
-}
-
-/// Sizes of a core's ring and buffers.
-#[derive(Clone, Debug)]
-pub(crate) struct RingConfig {
-    pub(crate) submission_entries: u32,
-    pub(crate) completion_entries: u32,
-    pub(crate) receive_buffers: u16,
-    pub(crate) receive_buffer_size: usize,
-    pub(crate) hook: Option<EnterHook>,
-}
-
-/// Counts of one core's driver since its start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DriverStats {
-    /// Kernel entries (`io_uring_enter` calls).
-    pub enters: u64,
-    /// Kernel entries that ended with EINTR, EAGAIN or EBUSY.
-    pub retried_enters: u64,
-    /// Entries the kernel has taken.
-    pub submitted: u64,
-    /// Completions reaped.
-    pub completions: u64,
-    /// Times the completion queue was found to have overflowed.
-    pub overflows: u64,
-    /// Operations in flight now.
-    pub in_flight: usize,
-    /// Receive buffers held by the program now.
-    pub buffers_out: u16,
-}
 
 pub(crate) enum Backend {
     Ring(Box<Ring>),
@@ -238,10 +177,6 @@ impl Driver {
 
     pub(crate) fn poll(&mut self, key: OpKey, waker: &Waker) -> Poll<Completion> {
         self.ops.poll(key, waker)
-    }
-
-    pub(crate) fn try_next(&mut self, key: OpKey) -> Option<Completion> {
-        self.ops.try_next(key)
     }
 
     pub(crate) fn has_completion(&self, key: OpKey) -> bool {
@@ -424,68 +359,6 @@ impl Driver {
             in_flight: self.ops.len(),
             buffers_out: self.buffers.as_ref().map_or(0, |pool| pool.out()),
             ..self.stats
-        }
-    }
-
-    /// Flushes, cancels everything, reaps to zero, and refuses what comes later. What does not end in time is leaked,
-    /// memory and all, because the kernel may still write to it.
-    pub(crate) fn shut_down(&mut self) {
-        if self.closed {
-            return;
-        }
-        let flushed = self.submit();
-        self.closed = true;
-        self.posts.disown_all(&mut self.ops.aftermath);
-        if let Err(error) = flushed {
-            tracing::error!(%error, "a closing ring could not be flushed");
-        }
-        let drained = match &mut self.backend {
-            Backend::Ring(_) => self.drain_ring(),
-            Backend::Sim(port) => {
-                port.close(&mut self.ops);
-                self.posts.settle(&mut self.ops, &mut self.backend);
-                true
-            }
-        };
-        self.close_orphans();
-        if !drained {
-            tracing::error!(
-                in_flight = self.ops.in_flight_count(),
-                "operations did not end in time; their memory is leaked"
-            );
-            std::mem::forget(std::mem::replace(&mut self.ops, Ops::new(None)));
-            std::mem::forget(std::mem::take(&mut self.posts));
-            std::mem::forget(self.buffers.take());
-            if let Backend::Ring(ring) = &mut self.backend {
-                ring.leak_doorbell();
-            }
-        }
-    }
-
-    fn drain_ring(&mut self) -> bool {
-        let deadline = Instant::now() + SHUTDOWN_LIMIT;
-        loop {
-            let Backend::Ring(ring) = &mut self.backend else { return true };
-            if self.ops.in_flight_count() == 0 && !ring.doorbell_armed() {
-                return true;
-            }
-            ring.push_cancel_all();
-            // The wait has a limit, because what is to be cancelled may end without a completion.
-            let step = ring
-                .submit(&mut self.stats)
-                .and_then(|()| ring.wait_quietly(Duration::from_millis(1), &mut self.stats))
-                .and_then(|()| ring.reap(&mut self.ops, &mut self.stats));
-            if let Err(error) = step {
-                tracing::error!(%error, "a closing ring could not be drained");
-                return false;
-            }
-            // As in `reap`: a failed send's completion may be among those that overflowed.
-            if !ring.overflowing() {
-                self.posts.settle(&mut self.ops, &mut self.backend);
-            }
-            if Instant::now() >= deadline {
-                return false;
-            }
         }
     }
 }

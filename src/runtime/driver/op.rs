@@ -127,7 +127,8 @@ struct Cell {
     waiter: Waiter,
     yields_descriptor: bool,
     keep: Option<Box<dyn Any>>,
-    descriptor: Option<Descriptor>,
+    /// Held open until the terminal completion.
+    _descriptor: Option<Descriptor>,
 }
 
 impl Cell {
@@ -202,7 +203,7 @@ impl Ops {
             waiter: Waiter::Nobody,
             yields_descriptor: request.yields_descriptor(),
             keep,
-            descriptor,
+            _descriptor: descriptor,
         });
         OpKey { index: index as u32, generation }
     }

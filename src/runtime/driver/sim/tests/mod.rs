@@ -60,7 +60,7 @@ impl Bench {
 
     /// All completions that have arrived, of which the last one may be terminal.
     fn collect(&mut self, key: OpKey) -> Vec<Completion> {
-        std::iter::from_fn(|| self.driver.try_next(key)).collect()
+        std::iter::from_fn(|| self.driver.ops.try_next(key)).collect()
     }
 
     /// The one completion of an operation.

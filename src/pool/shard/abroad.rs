@@ -1,0 +1,280 @@
+//! Dealings with other cores: acquires sent there and received from there, connections that leave and come home.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use super::ending::LoseOnUnwind;
+use super::{Departure, Destination, Reply, Shard};
+use crate::pool::carrier::Carrier;
+use crate::pool::connection::Connection;
+use crate::pool::connector::Connector;
+use crate::pool::remote::{Cancelled, Command, Detached, Lent, RemoteGrant, Token};
+use crate::pool::scheduler::{Admission, CloseReason, HandleId, Refusal, SlotId, Ticket};
+use crate::pool::shared::Loan;
+use crate::runtime::executor::contain;
+
+impl<C: Connector> Shard<C> {
+    /// Sends an acquire to its home shard.
+    pub(crate) fn forward(
+        &self,
+        home: usize,
+        handle: HandleId,
+        timeout: Option<Duration>,
+        cx: &mut Context<'_>,
+    ) -> Result<Token, Refusal> {
+        if let Some(refusal) = self.shared.refusal(home) {
+            return Err(refusal);
+        }
+        if self.ended.get() {
+            return Err(self.end_refusal());
+        }
+        let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), timeout);
+        self.unclocked.set(true);
+        self.shared.send(home, Command::Acquire { handle, from: self.index, token });
+        Ok(token)
+    }
+
+    pub(crate) fn poll_forward(
+        &self,
+        token: Token,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<RemoteGrant<Lent<C>>, Refusal>> {
+        self.forwards.borrow_mut().poll(token, cx.waker())
+    }
+
+    pub(crate) fn cancel_forward(&self, token: Token) {
+        let cancelled = self.forwards.borrow_mut().cancel(token);
+        match cancelled {
+            Cancelled::Tell { home } => {
+                self.shared.send(home, Command::Cancel { from: self.index, token });
+            }
+            Cancelled::SendHome(grant) => self.return_unused(grant),
+            Cancelled::Nothing => {}
+        }
+    }
+
+    pub(super) fn return_unused(&self, grant: RemoteGrant<Lent<C>>) {
+        let RemoteGrant { home, slot, connection: Lent { connection, loan } } = grant;
+        loan.settled();
+        let end = self.shared.lease_end(home);
+        self.shared.send(home, Command::Return { slot, connection, end });
+    }
+
+    pub(crate) fn tell_gone(&self, home: usize, slot: SlotId, reason: CloseReason, loan: Loan<C>) {
+        loan.settled();
+        let end = self.shared.lease_end(home);
+        self.shared.send(home, Command::Gone { slot, reason, end });
+    }
+
+    /// A lease of another core's slot has ended on this core.
+    pub(crate) fn send_home(&self, carrier: Box<Carrier<C>>) {
+        let (shard, slot) = (carrier.home, carrier.slot);
+        // First, so that a panic in `is_quiet` does not cost the slot.
+        let loan = Loan::new(&self.shared, shard, slot);
+        let to = match carrier.clean && carrier.is_quiet() {
+            true => Destination::Home { shard },
+            false => Destination::Close { shard, reason: CloseReason::Dirty },
+        };
+        if let Some(connection) = self.unload(carrier) {
+            self.depart(Departure { slot, connection, to, loan });
+        }
+    }
+
+    /// Sends a connection to another core, at once when nothing is in flight on it.
+    pub(super) fn depart(&self, departure: Departure<C>) {
+        let Departure { slot, connection, to, loan } = departure;
+        if let Destination::Close { shard, reason } = to
+            && self.ended.get()
+        {
+            contain("a pooled connection", || drop(connection));
+            return self.tell_gone(shard, slot, reason, loan);
+        }
+        let connection = match to {
+            Destination::Close { .. } => connection,
+            _ => match connection.detach() {
+                Ok(detached) => return self.dispatch(slot, detached, to, loan),
+                Err(connection) => connection,
+            },
+        };
+        if self.ended.get() {
+            let (Destination::Home { shard }
+            | Destination::Asker { shard, .. }
+            | Destination::Close { shard, .. }) = to;
+            contain("a pooled connection", || drop(connection));
+            return self.tell_gone(shard, slot, CloseReason::Shutdown, loan);
+        }
+        self.departures.borrow_mut().push(Departure { slot, connection, to, loan });
+        self.wake_actor();
+    }
+
+    pub(crate) fn dispatch(&self, slot: SlotId, connection: Detached<C>, to: Destination, loan: Loan<C>) {
+        match to {
+            Destination::Asker { shard, token } => {
+                self.abroad.borrow_mut().leaving.remove(&(shard, token));
+                let connection = Lent { connection, loan };
+                let grant = Command::Grant { token, home: self.index, slot, connection };
+                self.shared.send(shard, grant);
+            }
+            Destination::Home { shard } => {
+                loan.settled();
+                let end = self.shared.lease_end(shard);
+                self.shared.send(shard, Command::Return { slot, connection, end });
+            }
+            Destination::Close { .. } => unreachable!("what is to be closed is not detached"),
+        }
+    }
+
+    pub(crate) fn take_departures(&self) -> Vec<Departure<C>> {
+        self.departures.take()
+    }
+
+    /// Hands a granted connection to a task of another core.
+    pub(super) fn lend(&self, shard: usize, token: Token, carrier: Box<Carrier<C>>) {
+        let slot = carrier.slot;
+        {
+            let mut abroad = self.abroad.borrow_mut();
+            abroad.lends += 1;
+            abroad.leaving.insert((shard, token));
+        }
+        let loan = Loan::new(&self.shared, self.index, slot);
+        if let Some(connection) = self.unload(carrier) {
+            self.depart(Departure { slot, connection, to: Destination::Asker { shard, token }, loan });
+        }
+    }
+
+    /// A connection that was to be lent turned out unfit: its acquire is decided anew.
+    pub(crate) fn lend_failed(
+        self: &Rc<Self>,
+        slot: SlotId,
+        connection: C::Connection,
+        shard: usize,
+        token: Token,
+    ) {
+        let carrier = self.load(self.index, slot, connection);
+        self.with_state(|state| state.handle_discard(slot, carrier, CloseReason::Broken));
+        if self.abroad.borrow_mut().leaving.remove(&(shard, token)) {
+            self.acquire_for(HandleId::RETRIED, shard, token);
+        }
+    }
+
+    /// An acquire of a task on another core.
+    pub(super) fn acquire_for(&self, handle: HandleId, from: usize, token: Token) {
+        if self.shared.has_ended(from) {
+            // Nobody is left there to take the answer.
+            return;
+        }
+        let admission = self.with_state(|state| {
+            state.handle_acquire(
+                handle,
+                |carrier| carrier.is_quiet(),
+                || Ticket {
+                    reply: Reply::Remote { shard: from, token },
+                    // The asking core keeps the deadline.
+                    timeout: None,
+                },
+            )
+        });
+        match admission {
+            Admission::Granted(grant) => self.lend(from, token, grant.connection),
+            Admission::Refused(refusal) => self.shared.send(from, Command::Refuse { token, refusal }),
+            Admission::Queued(waiter) => {
+                self.abroad.borrow_mut().waiters.insert((from, token), waiter);
+                self.after_queueing();
+            }
+        }
+    }
+
+    /// A connection comes home from another core.
+    pub(super) fn returned(self: &Rc<Self>, slot: SlotId, detached: Detached<C>) {
+        let slot_guard = LoseOnUnwind(self, slot);
+        let mut carrier = self.load(self.index, slot, C::Connection::attach(detached));
+        self.with_state(|state| {
+            if !state.has_waiters() {
+                carrier.arm();
+            }
+            state.handle_release(slot, carrier);
+        });
+        slot_guard.disarm();
+        self.flush();
+    }
+
+    pub(super) fn gone(&self, slot: SlotId, reason: CloseReason) {
+        self.with_state(|state| state.handle_lost(slot, reason));
+        self.flush();
+    }
+
+    /// What another shard, or a user anywhere, has sent.
+    pub(crate) fn handle_command(self: &Rc<Self>, command: Command<C>) {
+        match command {
+            Command::Acquire { handle, from, token } => self.acquire_for(handle, from, token),
+            Command::Cancel { from, token } => {
+                let waiter = {
+                    let mut abroad = self.abroad.borrow_mut();
+                    abroad.leaving.remove(&(from, token));
+                    abroad.waiters.remove(&(from, token))
+                };
+                if let Some(waiter) = waiter {
+                    self.cancel_waiter(waiter);
+                }
+            }
+            Command::Deregister { handle } => self.deregister(self.index, handle),
+            Command::Return { slot, connection, end } => {
+                end.noticed();
+                self.returned(slot, connection);
+            }
+            Command::Gone { slot, reason, end } => {
+                end.noticed();
+                self.gone(slot, reason);
+            }
+            Command::Grant { token, home, slot, connection } => {
+                let grant = RemoteGrant { home, slot, connection };
+                let resolved = self.forwards.borrow_mut().resolve(token, Ok(grant));
+                match resolved {
+                    Ok(waker) => waker.wake(),
+                    Err(Ok(unwanted)) => self.return_unused(unwanted),
+                    Err(Err(_)) => {}
+                }
+            }
+            Command::Refuse { token, refusal } => {
+                let resolved = self.forwards.borrow_mut().resolve(token, Err(refusal));
+                if let Ok(waker) = resolved {
+                    waker.wake();
+                }
+            }
+            Command::Stats { reply } => {
+                // Refused when nobody waits for the answer any more.
+                let _ = reply.send(self.stats());
+            }
+        }
+    }
+
+    /// Ends the forwarded acquires whose time is up.
+    pub(crate) fn expire_forwards(&self, now: Instant) {
+        loop {
+            let Some((home, token, waker)) = self.forwards.borrow_mut().pop_due(now) else { return };
+            self.shared.send(home, Command::Cancel { from: self.index, token });
+            waker.wake();
+        }
+    }
+
+    /// Looks at how far the other shards have come: what was asked of an ended one ends, and what was asked from there.
+    /// What it has borrowed comes back by itself, or its loss is told.
+    pub(crate) fn look_at_others(&self) {
+        for shard in (0..self.shared.links.len()).filter(|shard| *shard != self.index) {
+            let Some(refusal) = self.shared.refusal(shard) else { continue };
+            self.fail_home(shard, &refusal);
+            if self.shared.has_ended(shard) {
+                let mut abroad = self.abroad.borrow_mut();
+                let orphans: Vec<_> = abroad.waiters.extract_if(|(from, _), _| *from == shard).collect();
+                drop(abroad);
+                orphans.into_iter().for_each(|(_, waiter)| self.cancel_waiter(waiter));
+            }
+        }
+    }
+
+    pub(super) fn fail_home(&self, home: usize, refusal: &Refusal) {
+        let wakers = self.forwards.borrow_mut().fail_home(home, refusal);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,229 @@
+//! A core's home of one pool: the scheduler's state, what local handles call directly, and the hand-over to the actor.
+//!
+//! Reached on its own core's thread only. The state is borrowed for the length of one transition; wakers and drops of
+//! connections run afterwards. A panic inside a transition fails the shard, whoever made the call.
+
+mod abroad;
+mod ending;
+mod serve;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Instant;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::actor;
+use super::carrier::Carrier;
+use super::connector::Connector;
+use super::remote::{Forwards, Lent, Token};
+use super::scheduler::{CloseReason, Lifecycle, SlotId, State, WaiterKey};
+use super::shared::{Loan, Shared};
+use super::stats::ShardStats;
+use crate::runtime::local::Local;
+use crate::runtime::watch::WatchList;
+use crate::runtime::{RawPid, context};
+use ending::FailOnUnwind;
+
+/// How a queued waiter is told.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Local(Waker),
+    Remote { shard: usize, token: Token },
+}
+
+/// Where a connection that leaves this core goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Destination {
+    /// Lent to a task of another core.
+    Asker { shard: usize, token: Token },
+    /// Back from a lease on this core.
+    Home { shard: usize },
+    /// Nowhere: it is closed, and its home told why.
+    Close { shard: usize, reason: CloseReason },
+}
+
+/// A connection on its way out, until nothing is in flight on it.
+pub(crate) struct Departure<C: Connector> {
+    pub(crate) slot: SlotId,
+    pub(crate) connection: C::Connection,
+    pub(crate) to: Destination,
+    pub(crate) loan: Loan<C>,
+}
+
+/// What this shard knows of other cores' dealings with it.
+#[derive(Default)]
+struct Abroad {
+    /// Their queued acquires, to be found by a cancel.
+    waiters: FxHashMap<(usize, Token), WaiterKey>,
+    /// Their granted acquires whose connection is not yet fit to leave; a cancel takes them out.
+    leaving: FxHashSet<(usize, Token)>,
+    lends: u64,
+}
+
+pub(crate) struct Shard<C: Connector> {
+    pub(crate) index: usize,
+    pub(crate) local: Rc<Local>,
+    pub(crate) shared: Arc<Shared<C>>,
+    state: RefCell<State<Box<Carrier<C>>, Reply>>,
+    forwards: RefCell<Forwards<Lent<C>>>,
+    abroad: RefCell<Abroad>,
+    departures: RefCell<Vec<Departure<C>>>,
+    /// Carriers whose connection has gone, for the next one that comes.
+    spares: RefCell<Vec<Box<Carrier<C>>>>,
+    watch: Rc<WatchList>,
+    actor: Cell<Option<RawPid>>,
+    port: Cell<Option<usize>>,
+    /// The shared epoch that was last looked at.
+    seen_epoch: Cell<u64>,
+    /// Acquires were queued or forwarded since their clocks were last started.
+    unclocked: Cell<bool>,
+    /// When the actor will look at the deadlines next.
+    actor_wakes_at: Cell<Option<Instant>>,
+    ended: Cell<bool>,
+    spawns: Cell<u64>,
+    failures: Cell<u64>,
+}
+
+impl<C: Connector> Shard<C> {
+    /// The shard of the current core, made and given its actor by the first call.
+    pub(crate) fn of(local: &Rc<Local>, shared: &Arc<Shared<C>>) -> Option<Rc<Shard<C>>> {
+        if let Some(installed) = local.extension(shared.id) {
+            return installed.downcast().ok();
+        }
+        let index = shared.shard_on(local.id())?;
+        let inbox = shared.take_inbox(index);
+        let shard = Rc::new(Shard {
+            index,
+            local: Rc::clone(local),
+            shared: Arc::clone(shared),
+            state: RefCell::new(State::new(shared.settings.limits())),
+            forwards: RefCell::new(Forwards::new()),
+            abroad: RefCell::new(Abroad::default()),
+            departures: RefCell::new(Vec::new()),
+            spares: RefCell::new(Vec::new()),
+            watch: WatchList::new(),
+            actor: Cell::new(None),
+            port: Cell::new(None),
+            seen_epoch: Cell::new(0),
+            unclocked: Cell::new(false),
+            actor_wakes_at: Cell::new(None),
+            ended: Cell::new(false),
+            spawns: Cell::new(0),
+            failures: Cell::new(0),
+        });
+        match inbox {
+            Some(inbox) => {
+                let actor = actor::start(&shard, inbox);
+                shard.spawns.set(1);
+                shard.actor.set(Some(actor));
+                shard.watch.set_task(actor);
+                local.set_extension(shared.id, Rc::clone(&shard) as Rc<dyn std::any::Any>);
+            }
+            // Its actor has ended: only the refusals are left.
+            None => {
+                shard.ended.set(true);
+                shard.state.borrow_mut().drain_for_shutdown(shared.lifecycle(index).max(Lifecycle::Closed));
+            }
+        }
+        Some(shard)
+    }
+
+    pub(crate) fn set_port(&self, port: usize) {
+        self.port.set(Some(port));
+    }
+
+    #[inline]
+    pub(crate) fn has_new_epoch(&self) -> bool {
+        self.shared.epoch() != self.seen_epoch.get()
+    }
+
+    /// Notes the epoch; true when it had moved on.
+    pub(crate) fn see_epoch(&self) -> bool {
+        let epoch = self.shared.epoch();
+        self.seen_epoch.replace(epoch) != epoch
+    }
+
+    /// When the actor has to look at the clock.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let here = self.state.borrow().next_deadline();
+        let forwarded = self.forwards.borrow().next_deadline();
+        match (here, forwarded) {
+            (Some(here), Some(forwarded)) => Some(here.min(forwarded)),
+            (here, forwarded) => here.or(forwarded),
+        }
+    }
+
+    pub(crate) fn set_actor_wakes_at(&self, at: Option<Instant>) {
+        self.actor_wakes_at.set(at);
+    }
+
+    pub(crate) fn wake_actor(&self) {
+        if let Some(actor) = self.actor.get() {
+            // Not by the executor directly: outside a turn the core may have announced that it sleeps.
+            context::wake(actor.into());
+        }
+    }
+
+    /// Runs one transition of the state; a panic in it fails the shard.
+    pub(crate) fn with_state<R>(
+        &self,
+        transition: impl FnOnce(&mut State<Box<Carrier<C>>, Reply>) -> R,
+    ) -> R {
+        let guard = FailOnUnwind(self);
+        let result = transition(&mut self.state.borrow_mut());
+        guard.disarm();
+        result
+    }
+
+    pub(crate) fn watch(&self) -> &Rc<WatchList> {
+        &self.watch
+    }
+
+    pub(crate) fn stats(&self) -> ShardStats {
+        let state = self.state.borrow();
+        let mut stats = ShardStats::collect(self.local.id(), state.counters(), state.gauges());
+        stats.forwards = self.forwards.borrow().total;
+        stats.lends = self.abroad.borrow().lends;
+        stats.scheduler_spawns = self.spawns.get();
+        stats.scheduler_failures = self.failures.get();
+        stats
+    }
+
+    /// Puts a connection into a carrier on this core.
+    pub(crate) fn load(
+        self: &Rc<Self>,
+        home: usize,
+        slot: SlotId,
+        connection: C::Connection,
+    ) -> Box<Carrier<C>> {
+        let spare = self.spares.borrow_mut().pop();
+        let connection = Some(connection);
+        match spare {
+            Some(mut carrier) => {
+                carrier.home = home;
+                carrier.slot = slot;
+                carrier.connection = connection;
+                carrier.armed = false;
+                carrier.clean = true;
+                carrier
+            }
+            None => {
+                let shard = Rc::clone(self);
+                Box::new(Carrier { shard, home, slot, connection, armed: false, clean: true })
+            }
+        }
+    }
+
+    /// Takes a connection out of its carrier, which is kept for the next one.
+    pub(crate) fn unload(&self, mut carrier: Box<Carrier<C>>) -> Option<C::Connection> {
+        let connection = carrier.connection.take();
+        let mut spares = self.spares.borrow_mut();
+        if !self.ended.get() && spares.len() < self.shared.settings.slots {
+            spares.push(carrier);
+        }
+        connection
+    }
+}

@@ -1,0 +1,182 @@
+//! Acquires and releases of this core's own tasks.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::ending::{FailOnUnwind, LoseOnUnwind};
+use super::{Reply, Shard};
+use crate::pool::carrier::Carrier;
+use crate::pool::connector::Connector;
+use crate::pool::remote::Command;
+use crate::pool::scheduler::{Admission, CloseReason, HandleId, Refusal, Taken, Ticket, WaiterKey};
+use crate::runtime::context;
+
+impl<C: Connector> Shard<C> {
+    /// An acquire of this core's own shard.
+    #[inline(always)]
+    pub(crate) fn acquire(
+        &self,
+        handle: HandleId,
+        timeout: Option<Duration>,
+        cx: &mut Context<'_>,
+    ) -> Admission<Box<Carrier<C>>> {
+        let guard = FailOnUnwind(self);
+        let admission = self.state.borrow_mut().handle_acquire(
+            handle,
+            |carrier| carrier.is_quiet(),
+            || Ticket { reply: Reply::Local(cx.waker().clone()), timeout },
+        );
+        guard.disarm();
+        if !matches!(admission, Admission::Granted(_)) {
+            self.after_queueing();
+        }
+        admission
+    }
+
+    /// The fate of a queued acquire.
+    pub(crate) fn poll_waiter(
+        &self,
+        waiter: WaiterKey,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Box<Carrier<C>>, Refusal>> {
+        let guard = FailOnUnwind(self);
+        let taken = self.state.borrow_mut().take(waiter);
+        guard.disarm();
+        match taken {
+            Taken::Granted(grant) => Poll::Ready(Ok(grant.connection)),
+            Taken::Refused(refusal) => Poll::Ready(Err(refusal)),
+            Taken::Gone => Poll::Ready(Err(Refusal::Deregistered)),
+            Taken::Pending => {
+                let replaced = match self.state.borrow_mut().reply_mut(waiter) {
+                    Some(Reply::Local(kept)) if !kept.will_wake(cx.waker()) => {
+                        Some(std::mem::replace(kept, cx.waker().clone()))
+                    }
+                    _ => None,
+                };
+                drop(replaced);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The caller of a queued acquire has gone.
+    pub(crate) fn cancel_waiter(&self, waiter: WaiterKey) {
+        let guard = FailOnUnwind(self);
+        let reply = {
+            let mut state = self.state.borrow_mut();
+            let reply = state.handle_cancel(waiter);
+            // A grant that was not collected may have put its connection back on the shelf.
+            if let Some(carrier) = state.newest_idle_mut() {
+                carrier.arm();
+            }
+            reply
+        };
+        guard.disarm();
+        drop(reply);
+        self.flush();
+    }
+
+    /// A lease of this shard's own slot has ended.
+    #[inline(always)]
+    pub(crate) fn give_back(&self, mut carrier: Box<Carrier<C>>) {
+        if self.ended.get() {
+            return self.give_back_late(carrier);
+        }
+        let slot = carrier.slot;
+        let slot_guard = LoseOnUnwind(self, slot);
+        let guard = FailOnUnwind(self);
+        let mut state = self.state.borrow_mut();
+        if carrier.clean && carrier.is_quiet() {
+            // A connection that goes to a waiter at once is not idle, and so is not armed either.
+            if !carrier.armed && !state.has_waiters() {
+                carrier.arm();
+                if !context::is_inside(&self.local) {
+                    // What was armed is to be submitted.
+                    self.wake_actor();
+                }
+            }
+            state.handle_release(slot, carrier);
+        } else {
+            let reason = if carrier.armed { CloseReason::Broken } else { CloseReason::Dirty };
+            state.handle_discard(slot, carrier, reason);
+        }
+        let quiet = !state.has_output();
+        drop(state);
+        guard.disarm();
+        slot_guard.disarm();
+        if !quiet {
+            self.flush();
+        }
+    }
+
+    /// Tells the waiters whose fate is known, and has the actor do what is left.
+    #[cold]
+    pub(crate) fn flush(&self) {
+        if self.ended.get() {
+            return self.close_late();
+        }
+        loop {
+            let Some(notice) = self.state.borrow_mut().poll_notice() else { break };
+            match notice.reply {
+                Reply::Local(waker) => waker.wake(),
+                Reply::Remote { shard, token } => {
+                    self.abroad.borrow_mut().waiters.remove(&(shard, token));
+                    let taken = self.state.borrow_mut().take(notice.waiter);
+                    match taken {
+                        Taken::Granted(grant) => self.lend(shard, token, grant.connection),
+                        Taken::Refused(refusal) => {
+                            self.shared.send(shard, Command::Refuse { token, refusal });
+                        }
+                        Taken::Pending | Taken::Gone => {}
+                    }
+                }
+            }
+        }
+        let state = self.state.borrow();
+        if state.has_output() || state.wants_open() {
+            drop(state);
+            self.wake_actor();
+        }
+    }
+
+    #[cold]
+    pub(super) fn after_queueing(&self) {
+        self.unclocked.set(true);
+        self.flush();
+    }
+
+    /// At the end of a turn: what was queued in it, and still is, counts its time from now. An acquire that is served
+    /// within its turn never costs a look at the clock.
+    #[inline]
+    pub(crate) fn start_clocks(&self) {
+        if self.unclocked.replace(false) {
+            self.start_clocks_now();
+        }
+    }
+
+    #[cold]
+    pub(super) fn start_clocks_now(&self) {
+        let now = self.local.now();
+        self.state.borrow_mut().start_clocks(now);
+        self.forwards.borrow_mut().start_clocks(now);
+        let due = self.next_deadline();
+        if due.is_some_and(|due| self.actor_wakes_at.get().is_none_or(|at| due < at)) {
+            self.wake_actor();
+        }
+    }
+
+    pub(crate) fn deregister(&self, home: usize, handle: HandleId) {
+        if home != self.index {
+            return self.shared.send(home, Command::Deregister { handle });
+        }
+        if self.ended.get() || !self.state.borrow().has_claims() {
+            return;
+        }
+        self.with_state(|state| {
+            state.handle_deregister(handle);
+            // Grants that were not collected have put their connections back on the shelf.
+            state.for_each_idle(|carrier| carrier.arm());
+        });
+        self.flush();
+    }
+}

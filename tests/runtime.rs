@@ -4,10 +4,11 @@
 mod common;
 
 use std::cell::Cell;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -480,6 +481,21 @@ fn panics_in_the_drops_of_both_a_future_and_its_result_are_contained() {
         let error = spawn(Both { _bomb: PanicsInDrop("the future") }).await.map(drop).unwrap_err();
         assert!(error.is_panic() && error.to_string().contains("the future"), "{error}");
         assert_eq!(spawn(async { 3 }).await.unwrap(), 3);
+    });
+}
+
+#[test]
+fn of_several_panics_the_first_is_the_tasks() {
+    common::on_core(|| async {
+        let task = spawn(poll_fn({
+            let bomb = PanicsInDrop("the future's drop");
+            move |_| -> Poll<()> {
+                let _bomb = &bomb;
+                panic!("the poll")
+            }
+        }));
+        let error = task.await.unwrap_err();
+        assert!(error.is_panic() && error.to_string().contains("the poll"), "{error}");
     });
 }
 

@@ -63,7 +63,7 @@ impl<C, W> State<C, W> {
                 self.counters.granted_after_wait += 1;
                 Taken::Granted(Grant { slot, connection: self.slots.collect(slot) })
             }
-            Fate::Refused(refusal) => Taken::Refused(refusal),
+            Fate::Refused(refusal) => Taken::Refused(*refusal),
             Fate::Free => Taken::Gone,
             Fate::Queued => unreachable!("a queued waiter has just been excluded"),
         };
@@ -118,8 +118,12 @@ impl<C, W> State<C, W> {
     /// A clean connection is at hand: to the next waiter, to the idle ones, or out.
     pub(super) fn supply(&mut self, slot: SlotId, connection: C) {
         if self.lifecycle == Lifecycle::Running {
-            self.slots.shelve(slot, connection);
-            self.sweep();
+            // Nothing is idle while somebody waits, so this is all that a sweep would find.
+            if self.waiters.grant_next(slot).is_some() {
+                self.slots.set_aside(slot, connection);
+            } else {
+                self.slots.shelve(slot, connection);
+            }
         } else {
             self.condemn(slot, connection, CloseReason::Shutdown);
         }

@@ -39,10 +39,9 @@ impl<C, W> State<C, W> {
         // Queued ones first, or they would be given the connections that the revoked grants set free.
         let first = self.waiters.first_beside(handle);
         self.for_each_of(handle, first, |state, waiter| state.refuse(waiter, Refusal::Deregistered));
-        let first = self.waiters.first_fresh();
-        self.for_each_of(handle, first, |state, waiter| state.revoke(waiter, Refusal::Deregistered));
-        let first = self.waiters.first_granted();
-        self.for_each_of(handle, first, |state, waiter| state.revoke(waiter, Refusal::Deregistered));
+        for waiter in self.waiters.granted_to(handle) {
+            self.revoke(waiter, Refusal::Deregistered);
+        }
         self.debug_check();
     }
 

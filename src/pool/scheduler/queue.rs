@@ -3,9 +3,8 @@
 //! It decides nobody's fate. It knows each waiter's place, deadline and reply address, and forgets a waiter
 //! in constant time wherever it stands.
 //!
-//! A waiter is on exactly one list, and its entry says on which: queued, on a line of the rotation; settled and
-//! the notice not yet polled, on `fresh`; granted and the notice polled, on `granted`; refused and the notice
-//! polled, on none, for nothing can change for it any more.
+//! A queued waiter is on a line of the rotation, one that is settled and whose notice was not polled on `fresh`; one
+//! whose notice was polled is on no list, and is found by its owner's key.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +25,6 @@ pub(super) struct Waiters<W> {
     unclocked: Vec<WaiterKey>,
     free: List,
     fresh: List,
-    granted: List,
     queued: usize,
 }
 
@@ -58,7 +56,7 @@ pub(super) enum Fate {
     /// That slot is reserved for it.
     Granted(SlotId),
     /// It gets this instead of a slot.
-    Refused(Refusal),
+    Refused(Box<Refusal>),
 }
 
 impl<W> Linked for Entry<W> {
@@ -80,7 +78,6 @@ impl<W> Waiters<W> {
             unclocked: Vec::new(),
             free: List::new(),
             fresh: List::new(),
-            granted: List::new(),
             queued: 0,
         }
     }
@@ -147,7 +144,7 @@ impl<W> Waiters<W> {
     pub(super) fn refuse(&mut self, waiter: WaiterKey, refusal: Refusal) {
         debug_assert!(matches!(self.fate(waiter), Fate::Queued), "only a queued waiter is refused");
         self.leave_line(waiter.index);
-        self.settle(waiter.index, Fate::Refused(refusal));
+        self.settle(waiter.index, Fate::Refused(Box::new(refusal)));
     }
 
     /// Takes a grant back from a waiter that has not collected it. The notice may be out already: the refusal
@@ -155,10 +152,7 @@ impl<W> Waiters<W> {
     pub(super) fn revoke(&mut self, waiter: WaiterKey, refusal: Refusal) {
         let entry = &mut self.entries[waiter.index as usize];
         debug_assert!(matches!(entry.fate, Fate::Granted(_)), "only a grant is revoked");
-        entry.fate = Fate::Refused(refusal);
-        if entry.reply.is_none() {
-            self.granted.remove(&mut self.entries, waiter.index);
-        }
+        entry.fate = Fate::Refused(Box::new(refusal));
     }
 
     /// Forgets a waiter. Gives back its fate and, if it was never notified, its reply address.
@@ -180,8 +174,7 @@ impl<W> Waiters<W> {
             Fate::Granted(_) | Fate::Refused(_) if reply.is_some() => {
                 self.fresh.remove(&mut self.entries, index);
             }
-            Fate::Granted(_) => self.granted.remove(&mut self.entries, index),
-            Fate::Refused(_) | Fate::Free => {}
+            Fate::Granted(_) | Fate::Refused(_) | Fate::Free => {}
         }
         self.free.push_front(&mut self.entries, index);
         (fate, reply)
@@ -195,9 +188,6 @@ impl<W> Waiters<W> {
         let Some(reply) = entry.reply.take() else {
             unreachable!("a waiter keeps its reply address until its notice is polled");
         };
-        if matches!(entry.fate, Fate::Granted(_)) {
-            self.granted.push_back(&mut self.entries, index);
-        }
         Some(Notice { waiter, reply })
     }
 
@@ -233,14 +223,14 @@ impl<W> Waiters<W> {
         self.rotation.first_beside(handle).map(|index| self.key(index))
     }
 
-    /// The first waiter whose notice has not been polled, settled either way.
-    pub(super) fn first_fresh(&self) -> Option<WaiterKey> {
-        self.fresh.front().map(|index| self.key(index))
-    }
-
-    /// The first waiter that was told of its grant and has not collected it.
-    pub(super) fn first_granted(&self) -> Option<WaiterKey> {
-        self.granted.front().map(|index| self.key(index))
+    /// The waiters of a handle that have a grant to collect. Looks at every entry: for the few handles that go while
+    /// they have one.
+    pub(super) fn granted_to(&self, handle: HandleId) -> Vec<WaiterKey> {
+        let granted = |entry: &Entry<W>| entry.handle == handle && matches!(entry.fate, Fate::Granted(_));
+        (0..self.entries.len() as u32)
+            .filter(|index| granted(&self.entries[*index as usize]))
+            .map(|index| self.key(index))
+            .collect()
     }
 
     /// The waiter behind this one on the list both are on.
@@ -307,16 +297,18 @@ impl<W> Waiters<W> {
         let standing = self.rotation.check_invariants(&self.entries);
         assert_eq!(standing.len(), self.queued, "the count of queued waiters is that of the lines");
         let fresh: Vec<u32> = self.fresh.iter(&self.entries).collect();
-        let granted: Vec<u32> = self.granted.iter(&self.entries).collect();
         let free: Vec<u32> = self.free.iter(&self.entries).collect();
-        assert_eq!((fresh.len(), granted.len()), (self.fresh.len(), self.granted.len()));
+        assert_eq!(fresh.len(), self.fresh.len());
         let (mut reserved, mut silent, mut deadlines) = (Vec::new(), 0, 0);
         for entry in &self.entries {
             deadlines += usize::from(entry.deadline.is_some());
             match &entry.fate {
                 Fate::Free => assert!(entry.reply.is_none() && entry.deadline.is_none()),
                 Fate::Queued => assert!(entry.reply.is_some(), "a queued waiter can be told"),
-                Fate::Granted(slot) => reserved.push(*slot),
+                Fate::Granted(slot) => {
+                    reserved.push(*slot);
+                    silent += usize::from(entry.reply.is_none());
+                }
                 Fate::Refused(_) => silent += usize::from(entry.reply.is_none()),
             }
         }
@@ -324,10 +316,8 @@ impl<W> Waiters<W> {
         let entry = |index: &u32| &self.entries[*index as usize];
         assert!(standing.iter().all(|index| matches!(entry(index).fate, Fate::Queued)));
         assert!(free.iter().all(|index| matches!(entry(index).fate, Fate::Free)));
-        assert!(granted.iter().all(|index| matches!(entry(index).fate, Fate::Granted(_))));
-        assert!(granted.iter().all(|index| entry(index).reply.is_none()));
         assert!(fresh.iter().all(|index| entry(index).reply.is_some()));
-        let listed = standing.len() + fresh.len() + granted.len() + free.len() + silent;
+        let listed = standing.len() + fresh.len() + free.len() + silent;
         assert_eq!(listed, self.entries.len(), "no waiter is lost");
         reserved
     }

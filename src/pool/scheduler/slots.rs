@@ -108,6 +108,16 @@ impl<C> Slots<C> {
         self.idle.push_front(&mut self.slots, id.index);
     }
 
+    /// Sets a connection that was leased or has just been opened aside for a waiter.
+    pub(super) fn set_aside(&mut self, id: SlotId, connection: C) {
+        let slot = &mut self.slots[id.index as usize];
+        slot.phase = Phase::Reserved;
+        let nothing = slot.connection.replace(connection);
+        debug_assert!(nothing.is_none(), "a slot holds one connection");
+        std::mem::forget(nothing);
+        self.reserved += 1;
+    }
+
     /// Sets the most recently used idle connection aside for a waiter.
     pub(super) fn reserve_newest(&mut self) -> Option<SlotId> {
         let index = self.idle.pop_front(&mut self.slots)?;

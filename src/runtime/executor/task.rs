@@ -113,10 +113,15 @@ impl<F: Future> StageCell<F> {
     #[cold]
     fn finish(&self, result: Result<F::Output, JoinError>) {
         let dropped = catch_unwind(AssertUnwindSafe(|| *self.0.borrow_mut() = Stage::Taken));
-        let result = match dropped {
-            Ok(()) => result,
-            Err(payload) => {
-                contain("a task's result", || drop(result));
+        let result = match (dropped, result) {
+            (Ok(()), result) => result,
+            // The first panic is the task's; this one only followed from it.
+            (Err(later), Err(first)) if first.is_panic() => {
+                contain("a panic's payload", || drop(later));
+                Err(first)
+            }
+            (Err(payload), unwanted) => {
+                contain("a task's result", || drop(unwanted));
                 Err(JoinError::panicked(payload))
             }
         };

@@ -44,6 +44,7 @@ suite! {
     back_pressure::a_flush_waits_until_all_is_with_the_kernel,
     back_pressure::closing_gives_up_what_the_peer_does_not_take,
     back_pressure::a_dropped_stream_still_sends_what_was_written,
+    back_pressure::an_unread_stream_draws_in_a_bounded_number_of_buffers,
     ends::each_side_ends_on_its_own,
     ends::ending_the_reading_side_ends_a_pending_read,
     ends::the_peer_sees_the_end_of_a_dropped_stream,
@@ -57,5 +58,6 @@ suite! {
     accepts::one_listener_accepts_thousands,
     accepts::a_dropped_accept_loses_no_connection,
     accepts::connections_nobody_took_are_closed_with_their_listener,
+    accepts::a_listener_draws_in_a_bounded_number_of_connections,
     accepts::a_cancel_ends_its_own_operation_only,
 }

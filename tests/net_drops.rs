@@ -4,7 +4,7 @@
 
 mod net_support;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::Future;
 use std::net::Shutdown;
 use std::pin::Pin;
@@ -179,19 +179,53 @@ async fn a_dropped_listener_closes_what_it_had_accepted() {
     }
 }
 
-/// A buffer of one page that cannot be touched any more once it is dropped: a write of the kernel's would come back as
-/// EFAULT, and one of ours would end the process. It notes its drops.
-struct GuardedPage {
-    page: *mut u8,
-    len: usize,
-    dropped: Rc<Cell<usize>>,
-    owner: std::thread::ThreadId,
+/// Where buffers go when they are dropped: their pages stay, filled with one byte, and tell of every later write. (A page
+/// without access would not: the kernel's EFAULT leaves the data on the socket, and nobody hears of it.)
+#[derive(Default)]
+struct Graveyard {
+    pages: RefCell<Vec<*mut u8>>,
 }
 
 const PAGE: usize = 4096;
+const REST: u8 = 0xee;
+
+impl Graveyard {
+    fn count(&self) -> usize {
+        self.pages.borrow().len()
+    }
+
+    #[track_caller]
+    fn assert_undisturbed(&self) {
+        for page in &*self.pages.borrow() {
+            for at in 0..PAGE {
+                // SAFETY: the page stays mapped as long as the graveyard. The read is volatile because the very
+                // question is whether the kernel writes to it.
+                let byte = unsafe { page.add(at).read_volatile() };
+                assert_eq!(byte, REST, "the kernel wrote to a buffer that was gone");
+            }
+        }
+    }
+}
+
+impl Drop for Graveyard {
+    fn drop(&mut self) {
+        for page in self.pages.get_mut() {
+            // SAFETY: the mapping has been left to the graveyard, and each only once.
+            unsafe { libc::munmap(page.cast(), PAGE) };
+        }
+    }
+}
+
+/// A buffer of one page, which goes to the graveyard when it is dropped.
+struct GuardedPage {
+    page: *mut u8,
+    len: usize,
+    graveyard: Rc<Graveyard>,
+    owner: std::thread::ThreadId,
+}
 
 impl GuardedPage {
-    fn new(dropped: &Rc<Cell<usize>>) -> GuardedPage {
+    fn new(graveyard: &Rc<Graveyard>) -> GuardedPage {
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches no existing memory.
         let page = unsafe {
             libc::mmap(
@@ -205,17 +239,20 @@ impl GuardedPage {
         };
         assert_ne!(page, libc::MAP_FAILED);
         let owner = std::thread::current().id();
-        GuardedPage { page: page.cast(), len: 0, dropped: Rc::clone(dropped), owner }
+        GuardedPage { page: page.cast(), len: 0, graveyard: Rc::clone(graveyard), owner }
     }
 
-    fn filled(dropped: &Rc<Cell<usize>>) -> GuardedPage {
-        let mut page = GuardedPage::new(dropped);
+    fn filled(graveyard: &Rc<Graveyard>) -> GuardedPage {
+        let mut page = GuardedPage::new(graveyard);
         // SAFETY: the mapping is of that length, and nobody else's.
-        unsafe { page.page.write_bytes(0x5a, PAGE) };
+        unsafe { page.page.write_bytes(SENT, PAGE) };
         page.len = PAGE;
         page
     }
 }
+
+/// What sent pages are filled with.
+const SENT: u8 = 0x5a;
 
 // SAFETY: the mapping stays where it is until the drop; its first `len` bytes are initialised, as are all, by mmap.
 unsafe impl OwnedBuf for GuardedPage {
@@ -243,28 +280,26 @@ unsafe impl OwnedBufMut for GuardedPage {
 impl Drop for GuardedPage {
     fn drop(&mut self) {
         assert_eq!(self.owner, std::thread::current().id(), "a buffer stays on its core");
-        self.dropped.set(self.dropped.get() + 1);
-        // The address stays reserved, so that nothing else is ever mapped there.
-        // SAFETY: the mapping is this value's own.
-        unsafe { libc::mprotect(self.page.cast(), PAGE, libc::PROT_NONE) };
+        // SAFETY: the mapping is this value's own, of that length.
+        unsafe { self.page.write_bytes(REST, PAGE) };
+        self.graveyard.pages.borrow_mut().push(self.page);
     }
 }
 
-/// A read that was cancelled is over before its buffer goes: what the peer sends later is never received into it. If
-/// it were, the receive would take the bytes off the socket and fail with EFAULT, and the next read would miss them.
+/// A read that was dropped is over before its buffer goes: what the peer sends later is never received into it.
 async fn no_byte_is_received_into_a_buffer_that_is_gone() {
-    let dropped = Rc::new(Cell::new(0));
+    let graveyard = Rc::new(Graveyard::default());
     let mut random = Random::logged("the drops");
     for round in 1..=300 {
         let family = if round % 2 == 0 { Family::Unix } else { Family::V4 };
         let (mut near, mut far) = pair(family).await;
-        let before = dropped.get();
+        let before = graveyard.count();
         let in_flight_before = core_stats().unwrap().driver.in_flight;
         let polls = 1 + random.below(3) as usize;
-        assert!(poll_times(far.read(GuardedPage::new(&dropped)), polls).await.is_none());
+        assert!(poll_times(far.read(GuardedPage::new(&graveyard)), polls).await.is_none());
         // The future is gone; the operation is not, and so the buffer is still there.
         assert!(core_stats().unwrap().driver.in_flight > in_flight_before);
-        assert_eq!(dropped.get(), before, "the kernel may still write to it");
+        assert_eq!(graveyard.count(), before, "the kernel may still write to it");
         for _ in 0..random.below(3) {
             yield_now().await;
         }
@@ -276,42 +311,51 @@ async fn no_byte_is_received_into_a_buffer_that_is_gone() {
         let skipped = if got[0] == pattern_at(0) { 0 } else { 64 };
         assert_pattern(skipped, &got);
         assert!(skipped == 0 || count.unwrap() == 1);
-        eventually("the buffer is dropped", || dropped.get() == before + 1).await;
+        eventually("the buffer is dropped", || graveyard.count() == before + 1).await;
     }
+    settled().await;
+    graveyard.assert_undisturbed();
 }
 
-/// Many sends and receives at once, all dropped while they are under way.
+/// Many sends and receives at once, dropped while they are under way: nothing is received into a buffer that is gone,
+/// and nothing is sent out of one.
 async fn buffers_dropped_under_traffic_outlive_their_operations() {
-    let dropped = Rc::new(Cell::new(0));
+    let graveyard = Rc::new(Graveyard::default());
     let mut random = Random::logged("the drops");
     let mut made = 0;
     for _ in 0..100 {
         let (mut near, mut far) = narrow_pair(Family::V4).await;
-        let sender = spawn(async move {
-            loop {
-                if near.write_all(pattern(0, 5000)).await.0.is_err() {
-                    return;
+        let peer = spawn(async move {
+            let (mut reading, mut writing) = near.split();
+            let write = async { while writing.write_all(pattern(0, 5000)).await.0.is_ok() {} };
+            let read = async {
+                while let Ok(Some(received)) = reading.receive().await {
+                    assert!(received.iter().all(|byte| *byte == SENT), "sent from a buffer that was gone");
+                    // Slow, so that the sender has to wait at times.
+                    yield_now().await;
                 }
-            }
+            };
+            both(write, read).await;
         });
         for _ in 0..random.below(10) {
             made += 1;
-            match poll_times(far.read(GuardedPage::new(&dropped)), random.below(4) as usize).await {
+            match poll_times(far.read(GuardedPage::new(&graveyard)), random.below(4) as usize).await {
                 Some((count, page)) => {
                     assert_ne!(count.unwrap(), 0);
                     assert!(page.len > 0);
                 }
                 None => yield_now().await,
             }
-            made += 2;
-            let pages = vec![GuardedPage::filled(&dropped), GuardedPage::filled(&dropped)];
+            made += 8;
+            let pages = (0..8).map(|_| GuardedPage::filled(&graveyard)).collect::<Vec<_>>();
             drop(poll_times(far.write_vectored(pages), random.below(4) as usize).await);
         }
         drop(far);
-        sender.await.unwrap();
+        peer.await.unwrap();
     }
     settled().await;
-    assert_eq!(dropped.get(), made, "each of them is dropped once");
+    assert_eq!(graveyard.count(), made, "each of them is dropped once");
+    graveyard.assert_undisturbed();
 }
 
 /// A buffer that itself holds a listener with connections nobody took.

@@ -566,20 +566,127 @@ fn a_core_that_never_starts_does_not_hold_up_the_close() {
     });
 }
 
+/// Polls from a thread that is no core's.
+fn poll_blocking<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut answer = None;
+    block_until(|| {
+        if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+            answer = Some(output);
+        }
+        answer.is_some()
+    });
+    answer.unwrap()
+}
+
+/// Keeps a core from turning until the answer is dropped.
+async fn block(runtime: &RuntimeHandle, core: CoreId) -> Blocked {
+    let (blocked, release) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (told, until) = (blocked.clone(), release.clone());
+    runtime
+        .spawn_on(core, move || async move {
+            told.store(true, Ordering::SeqCst);
+            block_until(|| until.load(Ordering::SeqCst));
+        })
+        .unwrap()
+        .detach();
+    poll_until(async || blocked.load(Ordering::SeqCst)).await;
+    Blocked(release)
+}
+
+struct Blocked(Arc<AtomicBool>);
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 #[test]
-fn a_foreign_thread_reads_the_stats() {
+fn a_deadline_holds_while_the_home_core_is_stuck() {
+    on_cores(2, async move |runtime, cores| {
+        let memory = Memory::default();
+        let script = memory.0.clone();
+        let pool = Pool::builder(memory).slots_per_core(1).build(&runtime).unwrap();
+        let handle = pool.handle_on(cores[1]).unwrap();
+        drop(soon(handle.acquire()).await.unwrap());
+        poll_until(async || shard(&pool, 1).await.idle == 1).await;
+        let stuck = block(&runtime, cores[1]).await;
+        for _ in 0..3 {
+            let late = soon(handle.acquire_within(Duration::from_millis(5))).await;
+            assert!(matches!(late, Err(AcquireError::Timeout { .. })));
+        }
+        drop(stuck);
+        poll_until(async || {
+            let stats = shard(&pool, 1).await;
+            (stats.acquires, stats.waiting, stats.leased) == (4, 0, 0)
+        })
+        .await;
+        assert_settled(&shard(&pool, 1).await);
+        drop(soon(handle.acquire()).await.unwrap());
+        pool.close().await;
+        assert_eq!(script.live(), 0);
+    });
+}
+
+#[test]
+fn a_close_is_heard_here_while_the_home_core_is_stuck_behind_thousands_of_acquires() {
+    on_cores(2, async move |runtime, cores| {
+        let memory = Memory::default();
+        let script = memory.0.clone();
+        let pool = Pool::builder(memory).slots_per_core(1).max_waiters(10_000).build(&runtime).unwrap();
+        drop(soon(pool.handle_on(cores[1]).unwrap().acquire()).await.unwrap());
+        poll_until(async || shard(&pool, 1).await.idle == 1).await;
+        let stuck = block(&runtime, cores[1]).await;
+        let handle = Rc::new(pool.handle_on(cores[1]).unwrap());
+        let waiters: Vec<_> = (0..3000)
+            .map(|_| {
+                let handle = Rc::clone(&handle);
+                spawn(async move { handle.acquire().await.map(drop) })
+            })
+            .collect();
+        yield_now().await;
+        let closing = pool.clone();
+        let close = spawn(async move { closing.close().await });
+        for waiter in waiters {
+            assert!(matches!(soon(waiter).await.unwrap(), Err(AcquireError::Closed)));
+        }
+        assert!(!close.is_finished());
+        drop(stuck);
+        soon(close).await.unwrap();
+        let stats = shard(&pool, 1).await;
+        assert_eq!((stats.opens, stats.lends, stats.leased), (1, 1, 0), "nothing is granted after a close");
+        assert_eq!(script.live(), 0);
+    });
+}
+
+#[test]
+fn acquires_that_a_home_core_has_not_read_when_it_ends_are_refused() {
+    on_guests(async move |runtime, second| {
+        let pool = Pool::builder(Memory::default()).no_acquire_timeout().build(&runtime).unwrap();
+        // The shard is there, and its core has read all that was sent.
+        assert_eq!(shard(&pool, 1).await.scheduler_spawns, 1);
+        let stuck = block(&runtime, second.id).await;
+        let handle = pool.handle_on(second.id).unwrap();
+        let mut waiting = handle.acquire();
+        assert!(poll_once(&mut waiting).await.is_pending());
+        // It ends from where it is stuck, without another turn.
+        second.end.store(true, Ordering::SeqCst);
+        drop(stuck);
+        second.end().await;
+        assert!(matches!(soon(waiting).await, Err(AcquireError::Closed)));
+        soon(pool.close()).await;
+    });
+}
+
+#[test]
+fn a_foreign_thread_reads_the_stats_and_closes() {
     watched(|| {
         let runtime = support::runtime(2);
         let pool = Pool::builder(Memory::default()).build(&runtime.handle()).unwrap();
-        let mut stats = std::pin::pin!(pool.stats());
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        let mut answer = None;
-        block_until(|| {
-            if let std::task::Poll::Ready(stats) = stats.as_mut().poll(&mut cx) {
-                answer = Some(stats);
-            }
-            answer.is_some()
-        });
-        assert_eq!(answer.unwrap().sum(|shard| shard.scheduler_spawns), 2);
+        assert_eq!(poll_blocking(pool.stats()).sum(|shard| shard.scheduler_spawns), 2);
+        poll_blocking(pool.close());
+        assert_eq!(poll_blocking(pool.stats()).sum(|shard| shard.scheduler_spawns), 2);
     });
 }

@@ -360,3 +360,21 @@ fn the_newest_idle_connection_is_used_first() {
         pool.close().await;
     });
 }
+
+#[test]
+fn an_acquire_that_moves_to_another_task_is_woken_there() {
+    on_cores(2, async move |runtime, cores| {
+        let pool = Pool::builder(Memory::default()).slots_per_core(1).build(&runtime).unwrap();
+        for home in cores {
+            let handle: &'static Handle<Memory> = Box::leak(Box::new(pool.handle_on(home).unwrap()));
+            let lease = soon(handle.acquire()).await.unwrap();
+            let mut waiting = handle.acquire();
+            assert!(poll_once(&mut waiting).await.is_pending());
+            let task = spawn(async move { soon(waiting).await.map(drop) });
+            yield_now().await;
+            drop(lease);
+            soon(task).await.unwrap().unwrap();
+        }
+        pool.close().await;
+    });
+}

@@ -379,10 +379,12 @@ fn a_lease_dropped_after_its_core_has_ended_closes_its_connection() {
             support::block_until(|| upstream.live() == 1);
             drop(core);
             assert_eq!(upstream.live(), 1, "a lease is out");
+            let mut late = handle.acquire();
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            let polled = std::future::Future::poll(std::pin::Pin::new(&mut late), &mut cx);
+            assert!(matches!(polled, std::task::Poll::Ready(Err(AcquireError::Closed))));
             drop(lease);
             support::block_until(|| upstream.live() == 0);
-            drop(handle);
-            drop(pool);
         }
     });
 }
@@ -420,5 +422,76 @@ fn the_end_of_a_run_closes_idle_connections_and_drops_leases() {
             .unwrap();
         assert!(results.iter().all(Result::is_ok), "{results:?}");
         support::block_until(|| upstream.live() == 0);
+    });
+}
+
+#[test]
+fn nothing_of_a_pool_outlives_its_last_user() {
+    on_cores(2, async move |runtime, cores| {
+        for ending in 0..5 {
+            let memory = Memory::default();
+            let script = memory.0.clone();
+            let pool = Pool::builder(memory).slots_per_core(2).build(&runtime).unwrap();
+            let (near, far) = (pool.handle(), pool.handle_on(cores[1]).unwrap());
+            drop((soon(near.acquire()).await.unwrap(), soon(far.acquire()).await.unwrap()));
+            match ending {
+                0 => soon(pool.close()).await,
+                1 => {
+                    let lease = soon(far.acquire()).await.unwrap();
+                    soon(pool.close()).await;
+                    drop(lease);
+                }
+                2 => {
+                    let lease = soon(near.acquire()).await.unwrap();
+                    let mut waiting = far.acquire();
+                    assert!(poll_once(&mut waiting).await.is_pending());
+                    drop(lease);
+                }
+                3 => {
+                    let lease = soon(near.acquire()).await.unwrap();
+                    set(&script.panic_is_quiet, true);
+                    assert!(soon(spawn(async move { drop(lease) })).await.unwrap_err().is_panic());
+                    set(&script.panic_is_quiet, false);
+                }
+                _ => {}
+            }
+            drop((pool, near, far));
+            // The connector lives in what all shards and handles share.
+            poll_until(async || Arc::strong_count(&script) == 1).await;
+            assert_eq!(script.live(), 0);
+        }
+    });
+}
+
+#[test]
+fn a_grant_that_meets_the_close_uncollected_is_still_a_lease() {
+    on_cores(2, async move |runtime, cores| {
+        for (home, collect) in [(0, true), (0, false), (1, true), (1, false)] {
+            let memory = Memory::default();
+            let script = memory.0.clone();
+            let pool = Pool::builder(memory).slots_per_core(1).build(&runtime).unwrap();
+            let handle = pool.handle_on(cores[home]).unwrap();
+            let lease = soon(handle.acquire()).await.unwrap();
+            let mut waiting = handle.acquire();
+            assert!(poll_once(&mut waiting).await.is_pending());
+            poll_until(async || shard(&pool, home).await.waiting == 1).await;
+            drop(lease);
+            // From another core it takes a while until the grant is here.
+            poll_until(async || shard(&pool, home).await.lends == 2 * home as u64).await;
+            for _ in 0..20 {
+                sleep(Duration::from_micros(100)).await;
+            }
+            soon(pool.close()).await;
+            assert!(pool.drain(Duration::from_millis(2)).await.is_err(), "the grant counts as a lease");
+            if collect {
+                let mut lease = soon(waiting).await.unwrap();
+                lease.exchange(async |_| Ok::<_, ()>(())).await.unwrap();
+                drop(lease);
+            } else {
+                drop(waiting);
+            }
+            soon(pool.drain(support::PATIENCE)).await.unwrap();
+            poll_until(async || script.live() == 0).await;
+        }
     });
 }

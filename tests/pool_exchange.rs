@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use corelet::net::TcpStream;
 use corelet::pool::{CloseReason, ExchangeError, Pool, TcpConnector};
-use corelet::runtime::{sleep, spawn};
-use support::{Cut, Random, Upstream, assert_settled, cut_off, echo, on_cores, poll_until, shard, soon};
+use corelet::runtime::{core_stats, sleep, spawn};
+use support::{
+    Cut, Random, Upstream, assert_settled, cut_off, echo, on_cores, poll_once, poll_until, shard, soon,
+};
 
 #[test]
 fn a_failed_exchange_costs_its_connection_and_the_lease_refuses_another() {
@@ -110,6 +112,61 @@ fn bytes_left_unread_cost_the_connection() {
         drop(lease);
         assert_eq!(upstream.accepted(), 3);
         pool.close().await;
+    });
+}
+
+#[test]
+fn bytes_that_come_between_the_last_exchange_and_the_release_reach_no_waiter() {
+    on_cores(1, async move |runtime, _| {
+        let upstream = Upstream::echo();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
+        let handle = pool.handle();
+        let mut lease = handle.acquire().await.unwrap();
+        let received = lease
+            .exchange(async |stream| {
+                stream.write_all(b"mine".to_vec()).await.0?;
+                // Leaves a receive armed.
+                io::Result::Ok(stream.receive().await?.unwrap().to_vec())
+            })
+            .await
+            .unwrap();
+        assert_eq!(received, b"mine");
+        assert!(lease.is_clean());
+        let mut waiting = handle.acquire();
+        assert!(poll_once(&mut waiting).await.is_pending());
+        let completions = core_stats().unwrap().driver.completions;
+        upstream.say(b"stray");
+        poll_until(async || core_stats().unwrap().driver.completions > completions).await;
+        drop(lease);
+        let mut lease = soon(waiting).await.unwrap();
+        assert_eq!(lease.exchange(async |stream| echo(stream, b"next").await).await.unwrap(), b"next");
+        drop(lease);
+        assert_eq!(shard(&pool, 0).await.closed_for(CloseReason::Dirty), 1);
+        pool.close().await;
+    });
+}
+
+#[test]
+fn a_reply_read_in_part_makes_the_connection_dirty_also_when_the_rest_is_in_the_kernel() {
+    on_cores(1, async move |runtime, _| {
+        let upstream = Upstream::echo();
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(1).build(&runtime).unwrap();
+        // The lease comes from a connect, so no receive is armed and the read goes to the kernel directly. A second
+        // exchange on any lease is no different.
+        let mut lease = pool.acquire().await.unwrap();
+        let part = lease
+            .exchange(async |stream| {
+                stream.write_all(b"abcdef".to_vec()).await.0?;
+                let (count, buffer) = stream.read(Vec::with_capacity(3)).await;
+                count.map(|_| buffer)
+            })
+            .await
+            .unwrap();
+        assert_eq!(part, b"abc");
+        let next = lease.exchange(async |stream| echo(stream, b"xyz").await).await;
+        assert!(matches!(next, Err(ExchangeError::Dirty)), "the next exchange read {next:?}");
     });
 }
 

@@ -34,7 +34,7 @@ fn a_connection_that_the_peer_closed_while_idle_is_never_leased() {
                     }
                 }
                 drop(leases);
-                poll_until(async || shard(&pool, index).await.idle == 3).await;
+                poll_until(async || shard(&pool, index).await.idle == 3 && upstream.live() == 3).await;
                 upstream.hang_up();
                 poll_until(async || shard(&pool, index).await.closed_for(CloseReason::Broken) == 3 * round)
                     .await;
@@ -465,5 +465,62 @@ fn opens_never_exceed_the_waiters_nor_their_own_bound() {
         assert_eq!(script.connects(), 8, "one for each");
         drop(leases);
         pool.close().await;
+    });
+}
+
+#[test]
+fn an_upstream_that_hangs_up_at_random_costs_no_slot_and_hangs_nobody() {
+    on_cores(2, async move |runtime, cores| {
+        let mut random = support::Random::new();
+        // Each connection serves a few requests and ends, sometimes in the middle of a reply.
+        let patience = random.next();
+        let upstream = Upstream::start(move |mut socket, number| {
+            let mut random = support::Random::seeded(patience.wrapping_add(number as u64));
+            let mut left = random.below(8);
+            let mut buffer = [0; 16];
+            while let Ok(count @ 1..) = io::Read::read(&mut socket, &mut buffer) {
+                let reply = if left == 0 { &buffer[..count / 2] } else { &buffer[..count] };
+                if io::Write::write_all(&mut socket, reply).is_err() || left == 0 {
+                    break;
+                }
+                left -= 1;
+            }
+        });
+        let pool =
+            Pool::builder(TcpConnector::new(upstream.address)).slots_per_core(3).build(&runtime).unwrap();
+        let mut tasks = Vec::new();
+        for lane in 0..8_usize {
+            let (pool, home) = (pool.clone(), cores[lane % 2]);
+            tasks.push(spawn(async move {
+                let handle = pool.handle_on(home).unwrap();
+                let (mut good, mut bad) = (0, 0);
+                for round in 0..50_u64 {
+                    let text = (lane as u64 * 1000 + round).to_le_bytes();
+                    let mut lease = handle.acquire().await.unwrap();
+                    match lease.exchange(async |stream| echo(stream, &text).await).await {
+                        Ok(reply) => {
+                            assert_eq!(reply, text);
+                            good += 1;
+                        }
+                        Err(_) => bad += 1,
+                    }
+                }
+                (good, bad)
+            }));
+        }
+        let mut total = (0, 0);
+        for task in tasks {
+            let (good, bad) = soon(task).await.unwrap();
+            total = (total.0 + good, total.1 + bad);
+        }
+        assert!(total.0 > 100 && total.1 > 0, "{total:?}");
+        // Again and again, for one that was opened and never used may not be accepted yet.
+        poll_until(async || {
+            upstream.hang_up();
+            pool.stats().await.shards.iter().all(|shard| shard.connections() == 0)
+        })
+        .await;
+        pool.stats().await.shards.iter().for_each(assert_settled);
+        soon(pool.close()).await;
     });
 }

@@ -1,4 +1,4 @@
-//! Listeners: one multishot accept stays armed for as long as somebody accepts.
+//! Listeners: one multishot accept stays armed, unless it brings more connections than are taken.
 
 use std::future::poll_fn;
 use std::io;
@@ -102,6 +102,10 @@ impl Listener {
             if armed.multishot && completion.result == -libc::EINVAL {
                 // A kernel without multishot accepts: from now on there are only single ones.
                 driver.give_up_multishot();
+                continue;
+            }
+            if completion.result == -libc::ECANCELED && !driver.is_closed() {
+                // It brought more than was asked for, and all of that has been taken.
                 continue;
             }
             return Poll::Ready(completion.into_result().map(|_| driver.adopt(completion.result)));

@@ -48,6 +48,8 @@ pub(super) struct Reader {
     armed: Option<Armed>,
     /// Received, and not yet read to its end. Several when the armed receive was ended with some more to come.
     unread: VecDeque<Received>,
+    /// The last receive left bytes in the kernel.
+    rest: bool,
     ended: bool,
 }
 
@@ -92,7 +94,10 @@ impl Reader {
     #[inline]
     pub(super) fn is_quiet(&self, socket: &Socket) -> bool {
         let arrived = |op| socket.local.driver().has_completion(op);
-        self.unread.is_empty() && !self.ended && !self.armed.as_ref().and_then(Armed::op).is_some_and(arrived)
+        self.unread.is_empty()
+            && !self.rest
+            && !self.ended
+            && !self.armed.as_ref().and_then(Armed::op).is_some_and(arrived)
     }
 
     /// Waits for what is armed, which stays armed when the waiting is given up: no byte is lost.
@@ -111,7 +116,10 @@ impl Reader {
         let Some(armed) = &mut self.armed else { return Poll::Ready(Ok(Arrival::Nothing)) };
         let (op, multishot) = match armed {
             Armed::Own(receive) => {
-                let Poll::Ready((result, buffer)) = Pin::new(receive).poll(cx) else { return Poll::Pending };
+                let Poll::Ready((result, buffer)) = Pin::new(&mut *receive).poll(cx) else {
+                    return Poll::Pending;
+                };
+                self.rest = receive.has_rest();
                 self.armed = None;
                 return Poll::Ready(result.map(|count| self.keep(count, Received::Owned(buffer))));
             }
@@ -123,6 +131,7 @@ impl Reader {
         if !completion.more {
             self.armed = None;
         }
+        self.rest = completion.rest;
         let claimed = driver.claim(completion);
         let arrival = match (completion.into_result(), multishot, claimed) {
             (Ok(_), None, _) => Arrival::Nothing,
@@ -134,6 +143,8 @@ impl Reader {
             (Err(error), Some(multishot), _) => match error.raw_os_error() {
                 // No buffer was free: one of the caller's own serves as well.
                 Some(libc::ENOBUFS) => Arrival::Nothing,
+                // It brought more than was received, and all of that has been taken.
+                Some(libc::ECANCELED) if multishot => Arrival::Nothing,
                 // A kernel without multishot receives: from now on there are only single ones.
                 Some(libc::EINVAL) if multishot => {
                     driver.give_up_multishot();
@@ -218,7 +229,9 @@ impl ReadHalf<'_> {
             Ok(Arrival::Data) => (Ok(self.copy_unread(&mut buffer)), buffer),
             Ok(Arrival::End) => (Ok(0), buffer),
             Ok(Arrival::Nothing) => {
-                let (result, buffer) = op::receive(&self.socket.local, &self.socket.descriptor, buffer).await;
+                let mut receive = op::receive(&self.socket.local, &self.socket.descriptor, buffer);
+                let (result, buffer) = (&mut receive).await;
+                self.reader.rest = receive.has_rest();
                 self.reader.ended |= matches!(result, Ok(0));
                 (result, buffer)
             }

@@ -101,17 +101,28 @@ impl<C: Connector> Actor<C> {
         self.look_at_epoch();
         self.evict();
         let mut more = self.handle_commands();
-        let now = self.shard.local.now();
-        self.shard.with_state(|state| state.handle_deadline(now));
-        self.shard.expire_forwards(now);
+        if self.shard.next_deadline().is_some() {
+            let now = self.shard.local.now();
+            self.shard.with_state(|state| state.handle_deadline(now));
+            self.shard.expire_forwards(now);
+        }
         self.shard.flush();
         self.start_closing();
         self.start_opening();
         self.start_leaving();
-        more |= self.poll_io(cx);
-        self.shard.flush();
+        if self.has_io() {
+            more |= self.poll_io(cx);
+            self.shard.flush();
+        }
         self.arm_timer(cx);
         more
+    }
+
+    fn has_io(&self) -> bool {
+        !(self.openings.is_empty()
+            && self.closings.is_empty()
+            && self.leavings.is_empty()
+            && self.closed_abroad.is_empty())
     }
 
     fn look_at_epoch(&mut self) {
@@ -257,7 +268,7 @@ impl<C: Connector> Actor<C> {
             },
             Err(_) => connection,
         };
-        loan.settled();
+        self.shard.keep_reference(loan.settled());
         match to {
             Destination::Asker { shard, token } => {
                 self.shard.lend_failed(slot, connection, shard, token);
@@ -270,18 +281,21 @@ impl<C: Connector> Actor<C> {
         }
     }
 
+    /// Sees to it that the actor is woken when the next deadline comes. A timer for an earlier one stays as it is:
+    /// most deadlines are met long before, and looking once in vain costs less than arming anew each time.
     fn arm_timer(&mut self, cx: &mut Context<'_>) {
-        let due = self.shard.next_deadline();
-        if self.timer.as_ref().map(Sleep::deadline) != due {
-            self.timer = due.map(|due| Sleep::on(&self.shard.local, due));
-            self.shard.set_actor_wakes_at(due);
-        }
-        let Some(timer) = &mut self.timer else { return };
-        if Pin::new(timer).poll(cx).is_ready() {
-            // It fired and was for a deadline that is still ahead of the clock just read: look again.
+        if let Some(timer) = &mut self.timer
+            && Pin::new(timer).poll(cx).is_ready()
+        {
             self.timer = None;
             self.shard.set_actor_wakes_at(None);
-            cx.waker().wake_by_ref();
+        }
+        let Some(due) = self.shard.next_deadline() else { return };
+        if self.timer.as_ref().is_none_or(|timer| due < timer.deadline()) {
+            let timer = self.timer.insert(Sleep::on(&self.shard.local, due));
+            self.shard.set_actor_wakes_at(Some(due));
+            // Armed by its first poll, which is never its last.
+            let _ = Pin::new(timer).poll(cx);
         }
     }
 

@@ -149,7 +149,7 @@ impl<C: Connector> Acquire<'_, C> {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn forward(
         &mut self,
         timeout: Option<Duration>,
@@ -168,7 +168,7 @@ impl<C: Connector> Acquire<'_, C> {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn proceed(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
         let Handle { shard, .. } = self.handle;
         let polled = match self.stage {
@@ -177,7 +177,7 @@ impl<C: Connector> Acquire<'_, C> {
                 let Lent { connection, loan } = grant.connection;
                 let connection = C::Connection::attach(connection);
                 // From here on the lease sends it home.
-                loan.settled();
+                shard.keep_reference(loan.settled());
                 Lease::new(shard.load(grant.home, grant.slot, connection))
             }),
             Stage::New | Stage::Within(_) | Stage::Done => panic!("an acquire was polled after its end"),

@@ -167,11 +167,6 @@ impl<C: Connector> Shared<C> {
         self.wake_end_waiters();
     }
 
-    /// For the end of a lease on another core: counted as late unless the home shard takes notice of it.
-    pub(crate) fn lease_end(self: &Arc<Shared<C>>, home: usize) -> LeaseEnd<C> {
-        LeaseEnd { shared: Some(Arc::clone(self)), home }
-    }
-
     fn wake_end_waiters(&self) {
         let waiters = std::mem::take(&mut *self.end_waiters.lock().unwrap_or_else(PoisonError::into_inner));
         waiters.into_iter().for_each(Waker::wake);
@@ -203,9 +198,13 @@ pub(crate) struct LeaseEnd<C: Connector> {
 }
 
 impl<C: Connector> LeaseEnd<C> {
-    /// The home shard has taken notice.
-    pub(crate) fn noticed(mut self) {
-        self.shared = None;
+    pub(crate) fn new(shared: Arc<Shared<C>>, home: usize) -> LeaseEnd<C> {
+        LeaseEnd { shared: Some(shared), home }
+    }
+
+    /// The home shard has taken notice. Gives the reference back, to be used again.
+    pub(crate) fn noticed(mut self) -> Option<Arc<Shared<C>>> {
+        self.shared.take()
     }
 }
 
@@ -226,20 +225,21 @@ pub(crate) struct Loan<C: Connector> {
 }
 
 impl<C: Connector> Loan<C> {
-    pub(crate) fn new(shared: &Arc<Shared<C>>, home: usize, slot: SlotId) -> Loan<C> {
-        Loan { shared: Some(Arc::clone(shared)), home, slot }
+    pub(crate) fn new(shared: Arc<Shared<C>>, home: usize, slot: SlotId) -> Loan<C> {
+        Loan { shared: Some(shared), home, slot }
     }
 
-    /// The connection has arrived, or the home shard hears of it in another way.
-    pub(crate) fn settled(mut self) {
-        self.shared = None;
+    /// The connection has arrived, or the home shard hears of it in another way. Gives the reference back, to be used
+    /// again.
+    pub(crate) fn settled(mut self) -> Option<Arc<Shared<C>>> {
+        self.shared.take()
     }
 }
 
 impl<C: Connector> Drop for Loan<C> {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.take() {
-            let end = shared.lease_end(self.home);
+            let end = LeaseEnd::new(Arc::clone(&shared), self.home);
             shared.send(self.home, Command::Gone { slot: self.slot, reason: CloseReason::Lost, end });
         }
     }

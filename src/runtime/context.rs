@@ -48,7 +48,7 @@ pub(crate) fn current() -> Rc<Local> {
 pub(crate) fn wake(target: WakeTarget) {
     if CURRENT.is_set() {
         let here = CURRENT.with(|local| {
-            let here = local.id() == target.core;
+            let here = local.id() == target.core();
             if here {
                 local.executor().wake(target);
             }
@@ -58,7 +58,7 @@ pub(crate) fn wake(target: WakeTarget) {
             return;
         }
     }
-    mesh::send_to(target.core, Mail::Wake(target));
+    mesh::send_to(target.core(), Mail::Wake(target));
 }
 
 /// Has a task dropped at its next scheduling point, from anywhere.

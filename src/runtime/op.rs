@@ -51,6 +51,7 @@ pub(crate) struct BufferOp<B: 'static> {
     local: Rc<Local>,
     key: Option<OpKey>,
     buffer: Option<B>,
+    rest: bool,
 }
 
 // The buffer is never pinned: what the kernel uses is the memory behind it, which moving the buffer leaves in place.
@@ -63,7 +64,7 @@ impl<B: 'static> BufferOp<B> {
         // SAFETY: the buffer is kept, unused, in the returned value until the completion has been collected, and
         // handed to the driver if that value is dropped before. If it is leaked, so is the buffer.
         let key = unsafe { local.driver().start(descriptor, request, None) };
-        BufferOp { local: Rc::clone(local), key: Some(key), buffer: Some(buffer) }
+        BufferOp { local: Rc::clone(local), key: Some(key), buffer: Some(buffer), rest: false }
     }
 }
 
@@ -74,6 +75,7 @@ impl<B: 'static> Future for BufferOp<B> {
         let Some(key) = self.key else { panic!("an operation was polled after its end") };
         let Poll::Ready(completion) = self.local.driver().poll(key, cx.waker()) else { return Poll::Pending };
         self.key = None;
+        self.rest = completion.rest;
         match self.buffer.take() {
             Some(buffer) => Poll::Ready((completion.into_result(), buffer)),
             None => unreachable!("the buffer leaves with the completion or with the drop"),
@@ -111,6 +113,11 @@ impl<B: OwnedBufMut> ReceiveOp<B> {
     /// The operation, for as long as it has not ended.
     pub(crate) fn key(&self) -> Option<OpKey> {
         self.0.key
+    }
+
+    /// Whether the socket held more bytes than were taken; known once it has ended.
+    pub(crate) fn has_rest(&self) -> bool {
+        self.0.rest
     }
 }
 

@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use corelet::net::{TcpListener, TcpStream};
+use corelet::net::{ListenerOptions, TcpListener, TcpStream};
 use corelet::runtime::yield_now;
 
-use crate::net_support::{Family, Random, expect_gone, expect_pattern, pair, pattern, poll_times};
+use crate::net_support::{
+    Family, Random, eventually, expect_gone, expect_pattern, pair, pattern, poll_times,
+};
 
 /// Clients on a thread of their own; each sends its number and waits for the end.
 fn clients(address: SocketAddr, count: u32) -> std::thread::JoinHandle<()> {
@@ -74,6 +77,37 @@ pub async fn connections_nobody_took_are_closed_with_their_listener() {
         for stream in &mut streams {
             expect_gone(stream).await;
         }
+    }
+}
+
+/// A server that does not accept leaves its clients waiting. It must not run out of descriptors over them.
+pub async fn a_listener_draws_in_a_bounded_number_of_connections() {
+    const BACKLOG: u32 = 16;
+    const MANY: usize = 1000;
+    let options = ListenerOptions { backlog: BACKLOG, ..ListenerOptions::default() };
+    let mut listener = TcpListener::bind_with(Family::V4.loopback(), options).unwrap();
+    let address = listener.local_addr().unwrap();
+    assert!(poll_times(listener.accept(), 2).await.is_none());
+    let clients = std::thread::spawn(move || {
+        // A burst may fill the backlog for a moment; only several failures in a row mean that nobody takes any more.
+        let (mut streams, mut failures) = (Vec::new(), 0);
+        while streams.len() < MANY && failures < 5 {
+            match std::net::TcpStream::connect_timeout(&address, Duration::from_millis(20)) {
+                Ok(stream) => {
+                    streams.push(stream);
+                    failures = 0;
+                }
+                Err(_) => failures += 1,
+            }
+        }
+        streams
+    });
+    eventually("no client gets in any more", || clients.is_finished()).await;
+    let clients = clients.join().unwrap();
+    assert!(clients.len() < MANY / 2, "{} connections that nobody asked for", clients.len());
+    let mut waiting: BTreeSet<_> = clients.iter().map(|client| client.local_addr().unwrap()).collect();
+    while !waiting.is_empty() {
+        waiting.remove(&listener.accept().await.unwrap().peer_addr().unwrap());
     }
 }
 

@@ -5,11 +5,11 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use corelet::net::Stream;
-use corelet::runtime::{sleep, spawn, timeout};
+use corelet::runtime::{core_stats, sleep, spawn, timeout};
 
 use crate::net_support::{
-    Family, MORE_THAN_FITS, expect_end, expect_gone, expect_pattern, narrow_pair, narrow_tcp_pair, pair,
-    pattern,
+    Family, MORE_THAN_FITS, assert_pattern, eventually, expect_end, expect_gone, expect_pattern, narrow_pair,
+    narrow_tcp_pair, pair, pattern, poll_times,
 };
 
 /// Waits until `progress` stands still: the writer behind it is stuck.
@@ -47,7 +47,7 @@ pub async fn small_writes_to_a_peer_that_does_not_read_wait_and_then_arrive_in_o
 }
 
 /// How long a writer must get nowhere to count as stuck.
-const STANDSTILL: Duration = Duration::from_millis(30);
+const STANDSTILL: Duration = Duration::from_millis(20);
 
 /// Writes until the connection takes no more, and gives the number of bytes it took. Nothing is left in flight.
 async fn fill(stream: &mut Stream) -> usize {
@@ -130,5 +130,27 @@ pub async fn a_dropped_stream_still_sends_what_was_written() {
         overfill(&mut near).await;
         drop(far);
         expect_gone(&mut near).await;
+    }
+}
+
+/// A stream whose receive is armed, and that nobody reads, must not draw in all of the core's buffers.
+pub async fn an_unread_stream_draws_in_a_bounded_number_of_buffers() {
+    const TOTAL: usize = 3 << 20;
+    for family in Family::all() {
+        let (mut near, mut far) = pair(family).await;
+        assert!(poll_times(far.receive(), 3).await.is_none());
+        let writer = spawn(async move { near.write_all(pattern(0, TOTAL)).await.0.unwrap() });
+        eventually("data has arrived", || !far.is_quiet()).await;
+        sleep(STANDSTILL).await;
+        let out = core_stats().unwrap().driver.buffers_out;
+        assert!(out < 256, "{family:?}: {out} of 512 buffers are held by one stream");
+        let mut at = 0;
+        while at < TOTAL {
+            let received = far.receive().await.unwrap().unwrap();
+            assert_pattern(at, &received);
+            at += received.len();
+        }
+        writer.await.unwrap();
+        expect_end(&mut far).await;
     }
 }

@@ -224,7 +224,7 @@ pub async fn a_dropped_receive_loses_no_byte() {
 }
 
 pub async fn more_operations_than_the_queues_hold_all_end() {
-    const PAIRS: usize = 1000;
+    const PAIRS: usize = 600;
     let mut readers = Vec::new();
     let mut writers = Vec::new();
     for number in 0..PAIRS {

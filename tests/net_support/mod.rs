@@ -17,7 +17,7 @@ use corelet::net::{
 use corelet::runtime::{Cores, EnterHook, Runtime, RuntimeBuilder, core_stats, sleep, yield_now};
 
 /// Long enough for anything that ends at all, also on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a runtime may take to end, whatever is in flight.
 pub const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
 

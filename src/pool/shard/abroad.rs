@@ -1,6 +1,7 @@
 //! Dealings with other cores: acquires sent there and received from there, connections that leave and come home.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,11 @@ use crate::pool::connection::Connection;
 use crate::pool::connector::Connector;
 use crate::pool::remote::{Cancelled, Command, Detached, Lent, RemoteGrant, Token};
 use crate::pool::scheduler::{Admission, CloseReason, HandleId, Refusal, SlotId, Ticket};
-use crate::pool::shared::Loan;
+use crate::pool::shared::{LeaseEnd, Loan, Shared};
 use crate::runtime::executor::contain;
+
+/// Spare references kept at most.
+const MAX_REFERENCES: usize = 64;
 
 impl<C: Connector> Shard<C> {
     /// Sends an acquire to its home shard.
@@ -56,14 +60,32 @@ impl<C: Connector> Shard<C> {
 
     pub(super) fn return_unused(&self, grant: RemoteGrant<Lent<C>>) {
         let RemoteGrant { home, slot, connection: Lent { connection, loan } } = grant;
-        loan.settled();
-        let end = self.shared.lease_end(home);
+        let end = self.lease_end(loan, home);
         self.shared.send(home, Command::Return { slot, connection, end });
     }
 
+    /// The loan has ended here; what tells its home.
+    fn lease_end(&self, loan: Loan<C>, home: usize) -> LeaseEnd<C> {
+        let reference = loan.settled().unwrap_or_else(|| self.spare_reference());
+        LeaseEnd::new(reference, home)
+    }
+
+    /// A reference to travel with a loan or a lease's end. They are kept and used again: counting them up here and down
+    /// on the other core would have the two cores fight for the count.
+    fn spare_reference(&self) -> Arc<Shared<C>> {
+        let spare = self.references.borrow_mut().pop();
+        spare.unwrap_or_else(|| Arc::clone(&self.shared))
+    }
+
+    pub(crate) fn keep_reference(&self, reference: Option<Arc<Shared<C>>>) {
+        let mut references = self.references.borrow_mut();
+        if !self.ended.get() && references.len() < self.shared.settings.slots.min(MAX_REFERENCES) {
+            references.extend(reference);
+        }
+    }
+
     pub(crate) fn tell_gone(&self, home: usize, slot: SlotId, reason: CloseReason, loan: Loan<C>) {
-        loan.settled();
-        let end = self.shared.lease_end(home);
+        let end = self.lease_end(loan, home);
         self.shared.send(home, Command::Gone { slot, reason, end });
     }
 
@@ -71,7 +93,7 @@ impl<C: Connector> Shard<C> {
     pub(crate) fn send_home(&self, carrier: Box<Carrier<C>>) {
         let (shard, slot) = (carrier.home, carrier.slot);
         // First, so that a panic in `is_quiet` does not cost the slot.
-        let loan = Loan::new(&self.shared, shard, slot);
+        let loan = Loan::new(self.spare_reference(), shard, slot);
         let to = match carrier.clean && carrier.is_quiet() {
             true => Destination::Home { shard },
             false => Destination::Close { shard, reason: CloseReason::Dirty },
@@ -117,8 +139,7 @@ impl<C: Connector> Shard<C> {
                 self.shared.send(shard, grant);
             }
             Destination::Home { shard } => {
-                loan.settled();
-                let end = self.shared.lease_end(shard);
+                let end = self.lease_end(loan, shard);
                 self.shared.send(shard, Command::Return { slot, connection, end });
             }
             Destination::Close { .. } => unreachable!("what is to be closed is not detached"),
@@ -137,7 +158,7 @@ impl<C: Connector> Shard<C> {
             abroad.lends += 1;
             abroad.leaving.insert((shard, token));
         }
-        let loan = Loan::new(&self.shared, self.index, slot);
+        let loan = Loan::new(self.spare_reference(), self.index, slot);
         if let Some(connection) = self.unload(carrier) {
             self.depart(Departure { slot, connection, to: Destination::Asker { shard, token }, loan });
         }
@@ -220,11 +241,11 @@ impl<C: Connector> Shard<C> {
             }
             Command::Deregister { handle } => self.deregister(self.index, handle),
             Command::Return { slot, connection, end } => {
-                end.noticed();
+                self.keep_reference(end.noticed());
                 self.returned(slot, connection);
             }
             Command::Gone { slot, reason, end } => {
-                end.noticed();
+                self.keep_reference(end.noticed());
                 self.gone(slot, reason);
             }
             Command::Grant { token, home, slot, connection } => {

@@ -53,6 +53,7 @@ impl<C: Connector> Shard<C> {
         let departures = self.departures.take();
         contain("pooled connections", || drop(departures));
         drop(self.spares.take());
+        drop(self.references.take());
         let outstanding = stats.leased as isize;
         let idle = self.with_state(|state| std::iter::from_fn(|| state.poll_close()).collect::<Vec<_>>());
         contain("pooled connections", || drop(idle));

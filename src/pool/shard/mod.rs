@@ -73,6 +73,8 @@ pub(crate) struct Shard<C: Connector> {
     departures: RefCell<Vec<Departure<C>>>,
     /// Carriers whose connection has gone, for the next one that comes.
     spares: RefCell<Vec<Box<Carrier<C>>>>,
+    /// For loans and the ends of leases.
+    references: RefCell<Vec<Arc<Shared<C>>>>,
     watch: Rc<WatchList>,
     actor: Cell<Option<RawPid>>,
     port: Cell<Option<usize>>,
@@ -104,6 +106,7 @@ impl<C: Connector> Shard<C> {
             abroad: RefCell::new(Abroad::default()),
             departures: RefCell::new(Vec::new()),
             spares: RefCell::new(Vec::new()),
+            references: RefCell::new(Vec::new()),
             watch: WatchList::new(),
             actor: Cell::new(None),
             port: Cell::new(None),

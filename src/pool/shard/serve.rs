@@ -8,7 +8,7 @@ use super::{Reply, Shard};
 use crate::pool::carrier::Carrier;
 use crate::pool::connector::Connector;
 use crate::pool::remote::Command;
-use crate::pool::scheduler::{Admission, CloseReason, HandleId, Refusal, Taken, Ticket, WaiterKey};
+use crate::pool::scheduler::{Admission, CloseReason, HandleId, Notice, Refusal, Taken, Ticket, WaiterKey};
 use crate::runtime::context;
 
 impl<C: Connector> Shard<C> {
@@ -110,36 +110,45 @@ impl<C: Connector> Shard<C> {
     }
 
     /// Tells the waiters whose fate is known, and has the actor do what is left.
-    #[cold]
+    #[inline(never)]
     pub(crate) fn flush(&self) {
         if self.ended.get() {
             return self.close_late();
         }
         loop {
-            let Some(notice) = self.state.borrow_mut().poll_notice() else { break };
-            match notice.reply {
-                Reply::Local(waker) => waker.wake(),
-                Reply::Remote { shard, token } => {
-                    self.abroad.borrow_mut().waiters.remove(&(shard, token));
-                    let taken = self.state.borrow_mut().take(notice.waiter);
-                    match taken {
-                        Taken::Granted(grant) => self.lend(shard, token, grant.connection),
-                        Taken::Refused(refusal) => {
-                            self.shared.send(shard, Command::Refuse { token, refusal });
-                        }
-                        Taken::Pending | Taken::Gone => {}
-                    }
-                }
+            let (notice, settled) = {
+                let mut state = self.state.borrow_mut();
+                let notice = state.poll_notice();
+                (notice, !state.has_output() && !state.wants_open())
+            };
+            match notice {
+                Some(notice) => self.tell(notice),
+                None if settled => return,
+                None => return self.wake_actor(),
             }
-        }
-        let state = self.state.borrow();
-        if state.has_output() || state.wants_open() {
-            drop(state);
-            self.wake_actor();
+            if settled {
+                return;
+            }
         }
     }
 
-    #[cold]
+    #[inline]
+    fn tell(&self, notice: Notice<Reply>) {
+        match notice.reply {
+            Reply::Local(waker) => waker.wake(),
+            Reply::Remote { shard, token } => {
+                self.abroad.borrow_mut().waiters.remove(&(shard, token));
+                let taken = self.state.borrow_mut().take(notice.waiter);
+                match taken {
+                    Taken::Granted(grant) => self.lend(shard, token, grant.connection),
+                    Taken::Refused(refusal) => self.shared.send(shard, Command::Refuse { token, refusal }),
+                    Taken::Pending | Taken::Gone => {}
+                }
+            }
+        }
+    }
+
+    #[inline(never)]
     pub(super) fn after_queueing(&self) {
         self.unclocked.set(true);
         self.flush();
@@ -154,7 +163,7 @@ impl<C: Connector> Shard<C> {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     pub(super) fn start_clocks_now(&self) {
         let now = self.local.now();
         self.state.borrow_mut().start_clocks(now);

@@ -143,7 +143,7 @@ impl Driver {
     ) -> OpKey {
         let key = self.ops.insert(request, Some(descriptor.clone()), keep);
         if self.closed {
-            let completion = Completion { result: -libc::ECANCELED, buffer: None, more: false };
+            let completion = Completion { result: -libc::ECANCELED, buffer: None, more: false, rest: false };
             self.ops.complete(key, completion);
             return key;
         }
@@ -261,6 +261,9 @@ impl Driver {
             }
             Backend::Sim(port) => port.reap(&mut self.ops, &mut self.stats),
         }
+        while let Some(key) = self.ops.overfull.pop() {
+            self.cancel(key);
+        }
         self.posts.settle(&mut self.ops, &mut self.backend);
         self.close_orphans();
         Ok(())
@@ -348,6 +351,10 @@ impl Driver {
     /// The kernel refused a multishot operation: only single ones from now on.
     pub(crate) fn give_up_multishot(&mut self) {
         (self.features.multishot_accept, self.features.multishot_receive) = (false, false);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
     }
 
     pub(crate) fn features(&self) -> Features {

@@ -18,6 +18,10 @@ use super::buffers::BufferPool;
 use super::descriptor::Descriptor;
 use crate::runtime::watch::Watch;
 
+/// As many completions of one operation may wait to be collected before it is ended: who does not accept or receive must
+/// not draw in connections and buffers without bound.
+const UNCOLLECTED_LIMIT: usize = 64;
+
 /// What is asked of the kernel. Pointers must stay valid until the terminal completion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Request {
@@ -76,6 +80,8 @@ pub(crate) struct Completion {
     pub(crate) buffer: Option<u16>,
     /// Further completions of the same operation follow.
     pub(crate) more: bool,
+    /// The socket held more bytes than this receive took, as far as the kernel says so.
+    pub(crate) rest: bool,
 }
 
 impl Completion {
@@ -172,6 +178,8 @@ pub(crate) struct Ops {
     /// Descriptors that arrived for nobody, to be closed at once. They are not part of the aftermath, which a shut
     /// down core collects no more.
     pub(crate) orphans: Vec<i32>,
+    /// Operations that bring more than is collected, to be cancelled.
+    pub(crate) overfull: Vec<OpKey>,
     buffers: Option<Rc<BufferPool>>,
 }
 
@@ -182,6 +190,7 @@ impl Ops {
             generation: 0,
             aftermath: Aftermath::default(),
             orphans: Vec::new(),
+            overfull: Vec::new(),
             buffers,
         }
     }
@@ -237,10 +246,14 @@ impl Ops {
         } else {
             cell.further.push_back(completion);
         }
+        let overfull = completion.more && cell.further.len() == UNCOLLECTED_LIMIT;
         match std::mem::replace(&mut cell.waiter, Waiter::Nobody) {
             Waiter::Nobody => {}
             Waiter::Task(waker) => self.aftermath.wakes.push(waker),
             Waiter::Watch(watch) => self.aftermath.watches.push(watch),
+        }
+        if overfull {
+            self.overfull.push(key);
         }
     }
 

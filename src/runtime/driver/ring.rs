@@ -309,6 +309,7 @@ impl Ring {
                             result: entry.result(),
                             buffer: cqueue::buffer_select(entry.flags()),
                             more: cqueue::more(entry.flags()),
+                            rest: cqueue::sock_nonempty(entry.flags()),
                         },
                     ),
                 }

@@ -8,6 +8,7 @@ pub(crate) mod waker;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Context;
@@ -60,16 +61,21 @@ pub struct ExecutorStats {
 /// identities and wakers from that time name nobody.
 static GENERATIONS: [AtomicU32; waker::MAX_CORES] = [const { AtomicU32::new(0) }; waker::MAX_CORES];
 
+type Ready = Rc<Task<dyn Run>>;
+
+/// A task of this core in one word: one more than its slot, and its generation above that.
+type Short = NonZeroU64;
+
 pub(crate) struct Executor {
     core: CoreId,
-    tasks: RefCell<Slab<Rc<Task<dyn Run>>>>,
-    queue: RefCell<RunQueue>,
+    tasks: RefCell<Slab<Ready>>,
+    queue: RefCell<RunQueue<Ready>>,
     generation: Cell<u32>,
     closed: Cell<bool>,
     finished: Cell<u64>,
     polls: Cell<u64>,
     overruns: Cell<u64>,
-    current: Cell<Option<RawPid>>,
+    current: Cell<Option<Short>>,
     budget: Cell<u32>,
     spawned: Cell<u64>,
 }
@@ -80,7 +86,7 @@ fn add(counter: &Cell<u64>, count: u64) {
 
 impl Executor {
     pub(crate) fn new(core: CoreId, wake_slot: bool, shuffle: u64) -> Executor {
-        let mut queue = RunQueue::default();
+        let mut queue = RunQueue::new();
         queue.set_wake_slot(wake_slot);
         queue.set_shuffle(shuffle);
         Executor {
@@ -112,19 +118,22 @@ impl Executor {
         if self.closed.get() {
             task.cancel();
         } else {
-            self.enter(Rc::clone(&task) as Rc<Task<dyn Run>>);
+            self.enter(Rc::clone(&task) as Ready);
         }
         task
     }
 
-    fn enter(&self, task: Rc<Task<dyn Run>>) {
+    fn enter(&self, task: Ready) {
         let mut tasks = self.tasks.borrow_mut();
         let entry = tasks.vacant_entry();
         let index = entry.key();
         assert!(index < waker::MAX_TASKS, "one core holds at most {} tasks", waker::MAX_TASKS);
-        task.header.pid.set(RawPid { index: index as u32, ..task.header.pid.get() });
-        entry.insert(task);
-        self.queue.borrow_mut().push(index as u32);
+        let pid = RawPid { index: index as u32, ..task.header.pid.get() };
+        task.header.pid.set(pid);
+        task.header.target.set(pid.into());
+        task.header.short.set(Short::new(u64::from(pid.generation) << 32 | (index as u64 + 1)));
+        entry.insert(Rc::clone(&task));
+        self.queue.borrow_mut().push(task);
         add(&self.spawned, 1);
     }
 
@@ -132,9 +141,9 @@ impl Executor {
     #[inline]
     pub(crate) fn wake(&self, target: WakeTarget) {
         let tasks = self.tasks.borrow();
-        let Some(task) = tasks.get(target.index as usize) else { return };
+        let Some(task) = tasks.get(target.index()) else { return };
         let header = &task.header;
-        if !target.matches(header.pid.get().generation) {
+        if header.target.get() != target {
             return;
         }
         match header.state.get() {
@@ -142,9 +151,9 @@ impl Executor {
                 header.state.set(TaskState::Queued);
                 let mut queue = self.queue.borrow_mut();
                 if self.current.get().is_some() {
-                    queue.push_woken(target.index);
+                    queue.push_woken(Rc::clone(task));
                 } else {
-                    queue.push(target.index);
+                    queue.push(Rc::clone(task));
                 }
             }
             TaskState::Running => header.state.set(TaskState::Notified),
@@ -177,20 +186,19 @@ impl Executor {
 
     #[inline]
     fn run_one(&self) -> bool {
-        let Some(index) = self.queue.borrow_mut().pop() else { return false };
-        let task = Rc::clone(&self.tasks.borrow()[index as usize]);
+        let Some(task) = self.queue.borrow_mut().pop() else { return false };
         let header = &task.header;
         debug_assert_eq!(header.state.get(), TaskState::Queued, "only a queued task is in the run queue");
         header.state.set(TaskState::Running);
         add(&header.polls, 1);
-        let pid = header.pid.get();
-        self.current.set(Some(pid));
+        let target = header.target.get();
+        self.current.set(header.short.get());
         self.budget.set(BUDGET);
         let ended = if header.stop.get() {
             task.cancel();
             true
         } else {
-            let waker = waker::task_waker(pid);
+            let waker = waker::task_waker(target);
             task.poll(&mut Context::from_waker(&waker))
         };
         self.current.set(None);
@@ -199,20 +207,21 @@ impl Executor {
             add(&self.overruns, 1);
         }
         if ended {
-            self.retire(index, task);
+            self.retire(target.index(), task);
         } else if header.state.get() == TaskState::Notified {
             header.state.set(TaskState::Queued);
-            self.queue.borrow_mut().push(index);
+            self.queue.borrow_mut().push(task);
         } else {
+            // Not the last reference: the table has one.
             header.state.set(TaskState::Parked);
         }
         true
     }
 
     #[inline]
-    fn retire(&self, index: u32, task: Rc<Task<dyn Run>>) {
+    fn retire(&self, index: usize, task: Ready) {
         add(&self.finished, 1);
-        let entry = self.tasks.borrow_mut().remove(index as usize);
+        let entry = self.tasks.borrow_mut().remove(index);
         drop(entry);
         // With the last reference goes a result that nobody waits for: user code, so not under a borrow.
         if Rc::strong_count(&task) == 1 {
@@ -224,8 +233,9 @@ impl Executor {
     pub(crate) fn shut_down(&self) {
         self.closed.set(true);
         loop {
+            // What is queued is in the table too, so no last reference is dropped under the borrow.
             while self.queue.borrow_mut().pop().is_some() {}
-            let tasks: Vec<Rc<Task<dyn Run>>> = self.tasks.borrow_mut().drain().collect();
+            let tasks: Vec<Ready> = self.tasks.borrow_mut().drain().collect();
             if tasks.is_empty() {
                 // The id is given away under a lock, after this.
                 GENERATIONS[usize::from(self.core.0)].store(self.generation.get(), Ordering::Relaxed);
@@ -255,11 +265,16 @@ impl Executor {
     }
 
     pub(crate) fn current(&self) -> Option<RawPid> {
-        self.current.get()
+        self.current.get().map(|short| self.lengthen(short))
     }
 
     pub(crate) fn parent(&self, pid: RawPid) -> Option<RawPid> {
-        self.with_task(pid, |task| task.header.parent)?
+        self.with_task(pid, |task| task.header.parent)?.map(|parent| self.lengthen(parent))
+    }
+
+    fn lengthen(&self, short: Short) -> RawPid {
+        let (index, generation) = (short.get() as u32 - 1, (short.get() >> 32) as u32);
+        RawPid { core: self.core, index, generation }
     }
 
     pub(crate) fn state(&self, pid: RawPid) -> Option<TaskState> {

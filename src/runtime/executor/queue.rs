@@ -8,24 +8,29 @@ use std::collections::VecDeque;
 
 const SLOT_RUN: u32 = 16;
 
-#[derive(Debug, Default)]
-pub(super) struct RunQueue {
-    ready: VecDeque<u32>,
-    slot: Option<u32>,
+#[derive(Debug)]
+pub(super) struct RunQueue<T> {
+    ready: VecDeque<T>,
+    slot: Option<T>,
     slot_enabled: bool,
     slot_run: u32,
     /// State of the shuffle; zero runs tasks in order.
     shuffle: u64,
 }
 
-impl RunQueue {
-    pub(super) fn push(&mut self, task: u32) {
+impl<T> RunQueue<T> {
+    pub(super) fn new() -> RunQueue<T> {
+        RunQueue { ready: VecDeque::new(), slot: None, slot_enabled: false, slot_run: 0, shuffle: 0 }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, task: T) {
         self.ready.push_back(task);
     }
 
     /// Queues a task that another task woke.
     #[inline]
-    pub(super) fn push_woken(&mut self, task: u32) {
+    pub(super) fn push_woken(&mut self, task: T) {
         if !self.slot_enabled {
             self.ready.push_back(task);
         } else if let Some(displaced) = self.slot.replace(task) {
@@ -34,15 +39,14 @@ impl RunQueue {
     }
 
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<u32> {
-        if self.slot.is_some() && (self.slot_run < SLOT_RUN || self.ready.is_empty()) {
+    pub(super) fn pop(&mut self) -> Option<T> {
+        if self.slot_enabled && self.slot.is_some() && (self.slot_run < SLOT_RUN || self.ready.is_empty()) {
             self.slot_run += 1;
             return self.slot.take();
         }
         self.slot_run = 0;
-        if self.shuffle != 0 && self.ready.len() > 1 {
-            let chosen = self.draw() as usize % self.ready.len();
-            self.ready.swap(0, chosen);
+        if self.shuffle != 0 {
+            self.shuffle_front();
         }
         self.ready.pop_front()
     }
@@ -68,6 +72,14 @@ impl RunQueue {
         self.ready.len() + usize::from(self.slot.is_some())
     }
 
+    #[cold]
+    fn shuffle_front(&mut self) {
+        if self.ready.len() > 1 {
+            let chosen = self.draw() as usize % self.ready.len();
+            self.ready.swap(0, chosen);
+        }
+    }
+
     /// Xorshift (Marsaglia, 2003): an order that replays from its seed is all that is asked of it.
     fn draw(&mut self) -> u64 {
         self.shuffle ^= self.shuffle << 13;
@@ -83,7 +95,7 @@ mod tests {
 
     #[test]
     fn tasks_run_in_the_order_they_became_ready() {
-        let mut queue = RunQueue::default();
+        let mut queue = RunQueue::<u32>::new();
         for task in 0..5 {
             queue.push_woken(task);
         }
@@ -93,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_wake_slot_runs_the_newest_wake_next_and_keeps_the_displaced_one() {
-        let mut queue = RunQueue::default();
+        let mut queue = RunQueue::<u32>::new();
         queue.set_wake_slot(true);
         queue.push(0);
         queue.push_woken(1);
@@ -105,7 +117,7 @@ mod tests {
 
     #[test]
     fn two_tasks_waking_each_other_through_the_slot_starve_nobody() {
-        let mut queue = RunQueue::default();
+        let mut queue = RunQueue::<u32>::new();
         queue.set_wake_slot(true);
         queue.push(99);
         queue.push_woken(0);
@@ -121,7 +133,7 @@ mod tests {
 
     #[test]
     fn switching_the_slot_off_keeps_its_task() {
-        let mut queue = RunQueue::default();
+        let mut queue = RunQueue::<u32>::new();
         queue.set_wake_slot(true);
         queue.push_woken(5);
         queue.set_wake_slot(false);
@@ -132,7 +144,7 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_order() {
         let order = |seed| {
-            let mut queue = RunQueue::default();
+            let mut queue = RunQueue::<u32>::new();
             queue.set_shuffle(seed);
             (0..32).for_each(|task| queue.push(task));
             std::iter::from_fn(move || queue.pop()).collect::<Vec<u32>>()

@@ -14,7 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use super::TaskState;
+use super::waker::WakeTarget;
+use super::{Short, TaskState};
 use crate::runtime::identity::RawPid;
 use crate::runtime::join::JoinError;
 
@@ -22,9 +23,13 @@ use crate::runtime::join::JoinError;
 pub(super) struct Header {
     /// Its index is filled in when the task enters the table.
     pub(super) pid: Cell<RawPid>,
+    /// The same, as its wakers carry it.
+    pub(super) target: Cell<WakeTarget>,
     pub(super) state: Cell<TaskState>,
     pub(super) stop: Cell<bool>,
-    pub(super) parent: Option<RawPid>,
+    /// The same, as its core names it.
+    pub(super) short: Cell<Option<Short>>,
+    pub(super) parent: Option<Short>,
     pub(super) polls: Cell<u64>,
     pub(super) overruns: Cell<u64>,
     /// The join handle's drop leaves the task running.
@@ -68,9 +73,11 @@ pub(super) struct StageCell<F: Future>(RefCell<Stage<F>>);
 
 impl<F: Future> Task<StageCell<F>> {
     #[inline]
-    pub(super) fn new(pid: RawPid, parent: Option<RawPid>, future: F) -> Self {
+    pub(super) fn new(pid: RawPid, parent: Option<Short>, future: F) -> Self {
         let header = Header {
             pid: Cell::new(pid),
+            target: Cell::new(pid.into()),
+            short: Cell::new(None),
             state: Cell::new(TaskState::Queued),
             stop: Cell::new(false),
             parent,

@@ -25,46 +25,39 @@ const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 
 const _: () = assert!(usize::BITS == 64, "corelet packs a task's identity into one 64-bit word");
 
-/// What a waker knows of its task. The generation is cut to 27 bits: after 2^27 spawns a very old waker may hit the
-/// next tenant of its slot, which is a spurious wake and allowed.
+/// What a waker knows of its task: core, slot and generation in one word. The generation is cut to 27 bits: after 2^27
+/// spawns a very old waker may hit the next tenant of its slot, which is a spurious wake and allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WakeTarget {
-    pub(crate) core: CoreId,
-    pub(crate) index: u32,
-    generation: u32,
-}
+pub(crate) struct WakeTarget(usize);
 
 impl WakeTarget {
-    pub(crate) fn matches(self, generation: u32) -> bool {
-        generation & GENERATION_MASK == self.generation
+    #[inline]
+    pub(crate) fn core(self) -> CoreId {
+        CoreId((self.0 >> (INDEX_BITS + GENERATION_BITS)) as u16)
     }
 
-    fn unpack(word: usize) -> WakeTarget {
-        WakeTarget {
-            core: CoreId((word >> (INDEX_BITS + GENERATION_BITS)) as u16),
-            index: (word >> GENERATION_BITS) as u32 & ((1 << INDEX_BITS) - 1),
-            generation: word as u32 & GENERATION_MASK,
-        }
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self.0 >> GENERATION_BITS & (MAX_TASKS - 1)
     }
 }
 
 impl From<RawPid> for WakeTarget {
+    #[inline]
     fn from(pid: RawPid) -> WakeTarget {
-        WakeTarget { core: pid.core, index: pid.index, generation: pid.generation & GENERATION_MASK }
+        debug_assert!((pid.core.0 as usize) < MAX_CORES && (pid.index as usize) < MAX_TASKS);
+        WakeTarget(
+            (pid.core.0 as usize) << (INDEX_BITS + GENERATION_BITS)
+                | (pid.index as usize) << GENERATION_BITS
+                | (pid.generation & GENERATION_MASK) as usize,
+        )
     }
 }
 
-fn pack(pid: RawPid) -> usize {
-    debug_assert!((pid.core.0 as usize) < MAX_CORES && (pid.index as usize) < MAX_TASKS);
-    (pid.core.0 as usize) << (INDEX_BITS + GENERATION_BITS)
-        | (pid.index as usize) << GENERATION_BITS
-        | (pid.generation & GENERATION_MASK) as usize
-}
-
-/// The waker of `pid`. Dropping it would do nothing, so the drop is left out.
+/// The waker of a task. Dropping it would do nothing, so the drop is left out.
 #[inline]
-pub(crate) fn task_waker(pid: RawPid) -> ManuallyDrop<Waker> {
-    let word = ptr::without_provenance(pack(pid));
+pub(crate) fn task_waker(target: WakeTarget) -> ManuallyDrop<Waker> {
+    let word = ptr::without_provenance(target.0);
     // SAFETY: the functions of `VTABLE` uphold the contract of a raw waker: the data word is a plain number that is
     // never read through, so clone is a copy, drop is nothing, wake may be called from any thread at any time, and
     // all of them are safe to call on every bit pattern.
@@ -73,8 +66,8 @@ pub(crate) fn task_waker(pid: RawPid) -> ManuallyDrop<Waker> {
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(
     |word| RawWaker::new(word, &VTABLE),
-    |word| context::wake(WakeTarget::unpack(word.addr())),
-    |word| context::wake(WakeTarget::unpack(word.addr())),
+    |word| context::wake(WakeTarget(word.addr())),
+    |word| context::wake(WakeTarget(word.addr())),
     |_| {},
 );
 
@@ -83,15 +76,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packed_identity_comes_back_whole() {
+    fn a_packed_identity_names_its_task_and_no_other() {
         for (core, index, generation) in
             [(0, 0, 0), (1023, (1 << 27) - 1, GENERATION_MASK), (7, 12345, 99), (512, 1, u32::MAX)]
         {
             let pid = RawPid { core: CoreId(core), index, generation };
-            let target = WakeTarget::unpack(pack(pid));
-            assert_eq!((target.core.0, target.index), (core, index));
-            assert!(target.matches(generation));
-            assert!(!target.matches(generation.wrapping_add(1)));
+            let target = WakeTarget::from(pid);
+            assert_eq!((target.core().0, target.index()), (core, index as usize));
+            assert_ne!(target, WakeTarget::from(RawPid { generation: generation.wrapping_add(1), ..pid }));
+            assert_ne!(target, WakeTarget::from(RawPid { index: index ^ 1, ..pid }));
+            assert_ne!(target, WakeTarget::from(RawPid { core: CoreId(core ^ 1), ..pid }));
         }
     }
 }

@@ -99,7 +99,8 @@ impl SimPort {
                     // SAFETY: valid for reads until the operation is over, by `push`, and it is yet to be decided.
                     let bytes = unsafe { std::slice::from_raw_parts(from, len as usize) };
                     if let Some(result) = send_posted(world, self.core, number, bytes) {
-                        self.completed.push((key, Completion { result, buffer: None, more: false }));
+                        self.completed
+                            .push((key, Completion { result, buffer: None, more: false, rest: false }));
                     }
                 }
                 Staged::Request { key, number, request } => {
@@ -133,7 +134,10 @@ impl SimPort {
             ops.complete(key, completion);
         }
         for key in ended {
-            ops.complete(key, Completion { result: -libc::ECANCELED, buffer: None, more: false });
+            ops.complete(
+                key,
+                Completion { result: -libc::ECANCELED, buffer: None, more: false, rest: false },
+            );
         }
     }
 
@@ -279,7 +283,7 @@ unsafe fn carry_out(world: &mut World, buffers: &BufferPool, flight: &mut InFlig
                     Some(buffer) => {
                         world.network(|network, _| network.consume(number, bytes.len()));
                         let more = multishot && !world.chance(16);
-                        Completion { result: bytes.len() as i32, buffer: Some(buffer), more }
+                        Completion { result: bytes.len() as i32, buffer: Some(buffer), more, rest: false }
                     }
                     None => ended(-libc::ENOBUFS),
                 },
@@ -346,5 +350,5 @@ unsafe fn gather(message: *const libc::msghdr) -> Vec<u8> {
 }
 
 fn ended(result: i32) -> Completion {
-    Completion { result, buffer: None, more: false }
+    Completion { result, buffer: None, more: false, rest: false }
 }

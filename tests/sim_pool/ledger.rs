@@ -1,0 +1,195 @@
+//! What the world knows of itself, beside the pool's own counts: who holds what, what was promised, what went wrong.
+//!
+//! Nothing in here panics: a panic in a connector would be taken for a failed attempt, and one in a drop for worse.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::order::Step;
+use super::plan::Plan;
+use super::random::Random;
+
+/// How often things happened, to see that a run was about something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub matched: u64,
+    pub broken_exchanges: u64,
+    pub cut_exchanges: u64,
+    pub leases: u64,
+    pub far_leases: u64,
+    pub given_up: u64,
+    pub closed: u64,
+    pub saturated: u64,
+    pub timed_out: u64,
+    pub refused_connects: u64,
+    pub deregistered: u64,
+    pub waited: u64,
+    pub kills: u64,
+    /// The most that an acquire took beyond its limit, in nanoseconds.
+    pub overrun: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: &Tally) {
+        self.matched += other.matched;
+        self.broken_exchanges += other.broken_exchanges;
+        self.cut_exchanges += other.cut_exchanges;
+        self.leases += other.leases;
+        self.far_leases += other.far_leases;
+        self.given_up += other.given_up;
+        self.closed += other.closed;
+        self.saturated += other.saturated;
+        self.timed_out += other.timed_out;
+        self.refused_connects += other.refused_connects;
+        self.deregistered += other.deregistered;
+        self.waited += other.waited;
+        self.kills += other.kills;
+        self.overrun = self.overrun.max(other.overrun);
+    }
+}
+
+#[derive(Debug)]
+pub struct Book {
+    pub random: Random,
+    /// Nothing goes wrong any more from here on.
+    pub friendly: bool,
+    pub closing: bool,
+    pub killed: Vec<bool>,
+    /// Connections of each shard: being opened, there, or not yet closed.
+    pub live: Vec<usize>,
+    pub attempts: Vec<u64>,
+    pub failed_attempts: Vec<u64>,
+    pub held: usize,
+    /// Whose connection comes from which address.
+    pub shard_of: BTreeMap<SocketAddr, usize>,
+    /// The upstream's open connections.
+    pub upstream: BTreeMap<u64, SocketAddr>,
+    /// An exchange has begun on them and has not ended well.
+    pub dirty: BTreeSet<u64>,
+    /// What befell the local acquires of each shard, in order.
+    pub steps: Vec<Vec<Step>>,
+    pub tally: Tally,
+    pub faults: Vec<String>,
+    numbers: u64,
+}
+
+/// Shared by everything in one world. The one thread of the simulation takes it for moments only.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    pub plan: Arc<Plan>,
+    book: Arc<Mutex<Book>>,
+}
+
+impl Ledger {
+    pub fn new(plan: Plan) -> Ledger {
+        let book = Book {
+            random: Random::new(plan.seed ^ 0x626f_6f6b),
+            friendly: false,
+            closing: false,
+            killed: vec![false; plan.cores],
+            live: vec![0; plan.cores],
+            attempts: vec![0; plan.cores],
+            failed_attempts: vec![0; plan.cores],
+            held: 0,
+            shard_of: BTreeMap::new(),
+            upstream: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            steps: vec![Vec::new(); plan.cores],
+            tally: Tally::default(),
+            faults: Vec::new(),
+            numbers: 0,
+        };
+        Ledger { plan: Arc::new(plan), book: Arc::new(Mutex::new(book)) }
+    }
+
+    pub fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn fault(&self, what: impl Into<String>) {
+        self.book().faults.push(what.into());
+    }
+
+    /// A number nobody else gets: for requests, connections, acquires and handles.
+    pub fn number(&self) -> u64 {
+        let mut book = self.book();
+        book.numbers += 1;
+        book.numbers
+    }
+
+    /// Whether something that happens one in `chances` times happens now.
+    pub fn strikes(&self, chances: usize) -> bool {
+        let mut book = self.book();
+        !book.friendly && chances != usize::MAX && book.random.one_in(chances)
+    }
+
+    /// Connections that the upstream has open, by shard, and how many it cannot attribute.
+    pub fn upstream_counts(&self) -> (Vec<usize>, usize) {
+        let book = self.book();
+        let (mut counts, mut strangers) = (vec![0; self.plan.cores], 0);
+        for address in book.upstream.values() {
+            match book.shard_of.get(address) {
+                Some(shard) => counts[*shard] += 1,
+                None => strangers += 1,
+            }
+        }
+        (counts, strangers)
+    }
+}
+
+/// One connection, or the attempt at one, for as long as it occupies its slot.
+#[derive(Debug)]
+pub struct Mark {
+    ledger: Ledger,
+    shard: usize,
+    pub id: u64,
+}
+
+impl Mark {
+    pub fn new(ledger: &Ledger, shard: usize) -> Mark {
+        let id = ledger.number();
+        let slots = ledger.plan.slots;
+        let live = {
+            let mut book = ledger.book();
+            book.attempts[shard] += 1;
+            book.live[shard] += 1;
+            book.live[shard]
+        };
+        if live > slots {
+            ledger.fault(format!("shard {shard} has {live} connections, and {slots} slots"));
+        }
+        Mark { ledger: ledger.clone(), shard, id }
+    }
+
+    pub fn shard(&self) -> usize {
+        self.shard
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        self.ledger.book().live[self.shard] -= 1;
+    }
+}
+
+/// A lease that is out.
+#[derive(Debug)]
+pub struct Held(Ledger);
+
+impl Held {
+    pub fn new(ledger: &Ledger) -> Held {
+        ledger.book().held += 1;
+        Held(ledger.clone())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.book().held -= 1;
+    }
+}

@@ -1,0 +1,162 @@
+//! What one seed makes of a world: the pool's settings, who uses it, how its upstream behaves and what goes wrong when.
+
+use std::time::Duration;
+
+use corelet::pool::Fairness;
+
+use super::random::Random;
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub cores: usize,
+    pub slots: usize,
+    pub max_waiters: usize,
+    pub max_connecting: usize,
+    pub fairness: Fairness,
+    pub acquire_timeout: Option<Duration>,
+    pub connect_timeout: Duration,
+    pub backoff: (Duration, Duration),
+    /// The connector asks the upstream something before a connection counts as open.
+    pub handshake: bool,
+    pub temper: Temper,
+    pub clients: Vec<Client>,
+    pub mishaps: Vec<(Duration, Mishap)>,
+    pub ending: Ending,
+}
+
+/// One in so many; `usize::MAX` is never.
+#[derive(Clone, Copy, Debug)]
+pub struct Temper {
+    pub core: usize,
+    pub silent: usize,
+    pub hangs_up: usize,
+    pub strays: usize,
+    pub slow: usize,
+    /// Of the connector: attempts that fail, hang or panic without ever reaching the network.
+    pub connect_faults: usize,
+    /// Of a connection: being closed takes long, or it turns out unfit to leave its core.
+    pub connection_faults: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    pub core: usize,
+    pub seed: u64,
+    pub rounds: usize,
+    /// How often it asks another core's shard: one in so many.
+    pub stays_home: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mishap {
+    /// All connections break.
+    Reset,
+    /// The upstream closes all its connections.
+    HangUp,
+    /// Bytes nobody asked for, on all connections.
+    Stray,
+    /// Connections come about and are not accepted.
+    Silence(Duration),
+    /// Attempts to connect get no answer.
+    Unreachable(Duration),
+    /// Nobody listens.
+    Refuse(Duration),
+    Kill(usize),
+    Close,
+    /// A close whose future is dropped.
+    CloseAndForget,
+    Drain(Duration),
+    /// Looks at the counts in the middle of it all.
+    Look,
+}
+
+/// How the pool ends, unless a mishap was quicker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Close,
+    /// With leases out on every core.
+    CloseWithLeases,
+    Drain,
+    /// Every pool and every handle is dropped.
+    Drop,
+}
+
+impl Plan {
+    pub fn draw(seed: u64, cores: usize) -> Plan {
+        let random = &mut Random::new(seed ^ 0x706f_6f6c);
+        let rough = !random.one_in(4);
+        let chance = |random: &mut Random, choices: &[usize]| {
+            if rough { random.pick(choices) } else { usize::MAX }
+        };
+        let temper = Temper {
+            core: if random.one_in(4) { random.below(cores) } else { 0 },
+            silent: chance(random, &[6, 30, usize::MAX]),
+            hangs_up: chance(random, &[5, 20, usize::MAX]),
+            strays: chance(random, &[5, 20, usize::MAX]),
+            slow: random.pick(&[2, 10, usize::MAX]),
+            connect_faults: chance(random, &[3, 10, usize::MAX, usize::MAX]),
+            connection_faults: chance(random, &[4, 16, usize::MAX]),
+        };
+        let backoff = random.pick(&[1, 5, 20]);
+        let mut clients = Vec::new();
+        for core in 0..cores {
+            for _ in 0..1 + random.below(4) {
+                clients.push(Client {
+                    core,
+                    seed: random.draw(),
+                    rounds: 2 + random.below(8),
+                    stays_home: random.pick(&[1, 2, 4]),
+                });
+            }
+        }
+        let mut mishaps = Vec::new();
+        if rough {
+            for _ in 0..random.below(5) {
+                let lasts = random.up_to(Duration::from_millis(60));
+                let mishap = match random.below(7) {
+                    0 => Mishap::Reset,
+                    1 => Mishap::HangUp,
+                    2 => Mishap::Stray,
+                    3 => Mishap::Silence(lasts),
+                    4 => Mishap::Unreachable(lasts),
+                    5 => Mishap::Refuse(lasts),
+                    _ => Mishap::Look,
+                };
+                mishaps.push((random.up_to(Duration::from_millis(80)), mishap));
+            }
+        }
+        for position in 1..cores {
+            if random.one_in(3) {
+                mishaps.push((random.up_to(Duration::from_millis(60)), Mishap::Kill(position)));
+            }
+        }
+        if random.one_in(4) {
+            let limit = random.up_to(Duration::from_millis(100));
+            let end = random.pick(&[Mishap::Close, Mishap::CloseAndForget, Mishap::Drain(limit)]);
+            mishaps.push((random.up_to(Duration::from_millis(60)), end));
+        }
+        mishaps.sort_by_key(|(at, _)| *at);
+        Plan {
+            seed,
+            cores,
+            slots: 1 + random.below(3),
+            max_waiters: random.pick(&[1, 2, 4, 64, 64]),
+            max_connecting: 1 + random.below(3),
+            fairness: random.pick(&[Fairness::Fifo, Fairness::RoundRobin]),
+            acquire_timeout: random.pick(&[
+                None,
+                Some(Duration::from_millis(2)),
+                Some(Duration::from_millis(20)),
+                Some(Duration::from_secs(5)),
+            ]),
+            connect_timeout: random.pick(&[Duration::from_millis(3), Duration::from_millis(30)]),
+            backoff: (Duration::from_millis(backoff), Duration::from_millis(backoff * 8)),
+            handshake: random.one_in(3),
+            temper,
+            clients,
+            mishaps,
+            ending: random.pick(&[Ending::Close, Ending::CloseWithLeases, Ending::Drain, Ending::Drop]),
+        }
+    }
+}

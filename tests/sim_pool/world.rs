@@ -1,0 +1,410 @@
+//! One world from its seed to its end, and what must hold on the way and when all is over.
+
+use std::time::Duration;
+
+use corelet::pool::{AcquireError, Pool, PoolStats, ShardStats};
+use corelet::runtime::{
+    CoreId, Faults, RuntimeHandle, Simulation, handle, now, sleep, spawn, timeout, yield_now,
+};
+use futures_channel::oneshot;
+
+use super::client::{self, Leased, Site, Tenant};
+use super::connector::TrackedConnector;
+use super::cut::Cut;
+use super::ledger::{Ledger, Tally};
+use super::order::judge;
+use super::plan::{Ending, Mishap, Plan};
+use super::upstream::{self, ADDRESS, Order, Orders};
+
+/// Longer than anything takes in a world where nothing goes wrong any more.
+const CALM: Duration = Duration::from_secs(1);
+/// A run that is not over by then never ends.
+const TURNS: u64 = 2_000_000;
+
+/// What came of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub hash: u64,
+    pub tally: Tally,
+}
+
+/// Runs the world of this seed.
+///
+/// # Panics
+/// When anything did not hold, with the seed.
+pub fn run(seed: u64, cores: usize) -> Outcome {
+    let plan = Plan::draw(seed, cores);
+    let ledger = Ledger::new(plan);
+    let mut simulation = Simulation::new(seed, cores);
+    simulation.turn_limit(TURNS);
+    let world = World {
+        ledger: ledger.clone(),
+        faults: simulation.faults(),
+        runtime: simulation.handle(),
+        cores: simulation.cores(),
+        orders: Orders::default(),
+    };
+    let ran = simulation.block_on(move || world.live()).and_then(|()| simulation.run_until_idle());
+    if let Err(error) = ran {
+        ledger.fault(error.to_string());
+    }
+    for position in 0..cores {
+        let Some(stats) = simulation.stats(position) else { continue };
+        let left = (
+            stats.executor.live,
+            stats.driver.in_flight,
+            usize::from(stats.driver.buffers_out),
+            stats.timers,
+        );
+        if left != (0, 0, 0, 0) {
+            ledger.fault(format!("core {position}: tasks, operations, buffers, timers left: {left:?}"));
+        }
+    }
+    for (shard, steps) in ledger.book().steps.clone().iter().enumerate() {
+        if let Err(what) = judge(steps, ledger.plan.fairness) {
+            ledger.fault(format!("shard {shard}: {what}"));
+        }
+    }
+    let book = ledger.book();
+    assert!(
+        book.faults.is_empty(),
+        "seed {seed} with {cores} cores (CORELET_SEED={seed}):\n{}\n{:#?}",
+        book.faults.join("\n"),
+        ledger.plan
+    );
+    Outcome { hash: simulation.trace_hash(), tally: book.tally }
+}
+
+#[derive(Clone)]
+struct World {
+    ledger: Ledger,
+    faults: Faults,
+    runtime: RuntimeHandle,
+    cores: Vec<CoreId>,
+    orders: Orders,
+}
+
+type TrackedPool = Pool<TrackedConnector>;
+
+impl World {
+    async fn live(self) {
+        let plan = self.ledger.plan.clone();
+        let (tell, told) = oneshot::channel();
+        let (theirs, orders) = (self.ledger.clone(), self.orders.clone());
+        let upstream = self.cores[plan.temper.core];
+        handle().spawn_on(upstream, move || upstream::serve(theirs, orders, tell)).unwrap().detach();
+        // Never told only when its core is killed first, and that takes longer.
+        told.await.unwrap();
+        let connector = TrackedConnector {
+            ledger: self.ledger.clone(),
+            address: ADDRESS.parse().unwrap(),
+            cores: self.cores.clone(),
+        };
+        let mut builder = Pool::builder(connector)
+            .slots_per_core(plan.slots)
+            .max_waiters(plan.max_waiters)
+            .max_connecting(plan.max_connecting)
+            .fairness(plan.fairness)
+            .connect_timeout(plan.connect_timeout)
+            .connect_backoff(plan.backoff.0, plan.backoff.1);
+        builder = match plan.acquire_timeout {
+            Some(limit) => builder.acquire_timeout(limit),
+            None => builder.no_acquire_timeout(),
+        };
+        let pool = builder.build(&self.runtime).unwrap();
+        let mut clients = Vec::new();
+        for client in plan.clients.clone() {
+            let (site, pool) = (self.site(client.core), pool.clone());
+            let core = self.cores[client.core];
+            let task = self.runtime.spawn_on(core, move || client::run(site, pool, client)).unwrap();
+            clients.push((client.core, task));
+        }
+        let mishaps = spawn(self.clone().go_wrong(pool.clone()));
+        for (core, task) in clients {
+            match task.await {
+                Ok(()) => {}
+                Err(error) if error.is_cancelled() && self.ledger.book().killed[core] => {}
+                Err(error) => self.ledger.fault(format!("a client on core {core} ended by {error}")),
+            }
+        }
+        mishaps.await.unwrap();
+        self.calm_down().await;
+        if !self.ledger.book().closing {
+            self.check_quiet(&pool).await;
+            self.check_capacity(&pool).await;
+        }
+        self.end(pool).await;
+        self.orders.give(Order::Stop);
+    }
+
+    fn site(&self, here: usize) -> Site {
+        Site { ledger: self.ledger.clone(), here, cores: self.cores.clone() }
+    }
+
+    async fn go_wrong(self, pool: TrackedPool) {
+        let address = ADDRESS.parse().unwrap();
+        let begun = now();
+        for (at, mishap) in self.ledger.plan.mishaps.clone() {
+            sleep(at.saturating_sub(now() - begun)).await;
+            match mishap {
+                Mishap::Reset => drop(self.faults.reset_connections(address)),
+                Mishap::HangUp => self.orders.give(Order::HangUp),
+                Mishap::Stray => self.orders.give(Order::Stray),
+                Mishap::Refuse(lasts) => self.orders.give(Order::Refuse(now() + lasts)),
+                Mishap::Silence(lasts) => {
+                    self.faults.silence(address);
+                    self.heal_after(lasts);
+                }
+                Mishap::Unreachable(lasts) => {
+                    self.faults.make_unreachable(address);
+                    self.heal_after(lasts);
+                }
+                Mishap::Kill(position) => {
+                    let mut book = self.ledger.book();
+                    book.killed[position] = true;
+                    book.tally.kills += 1;
+                    drop(book);
+                    self.faults.kill_core(position);
+                }
+                Mishap::Close => self.close(&pool).await,
+                Mishap::CloseAndForget => {
+                    self.ledger.book().closing = true;
+                    let _ = Cut::Polls(1).apply(pool.close()).await;
+                }
+                Mishap::Drain(limit) => self.drain(&pool, limit).await,
+                Mishap::Look => drop(self.look(&pool).await),
+            }
+            self.look(&pool).await;
+        }
+    }
+
+    fn heal_after(&self, lasts: Duration) {
+        let faults = self.faults.clone();
+        spawn(async move {
+            sleep(lasts).await;
+            faults.heal(ADDRESS.parse().unwrap());
+        })
+        .detach();
+    }
+
+    async fn close(&self, pool: &TrackedPool) {
+        self.ledger.book().closing = true;
+        if timeout(CALM, pool.close()).await.is_err() {
+            self.ledger.fault("close() does not return");
+        }
+    }
+
+    async fn drain(&self, pool: &TrackedPool, limit: Duration) {
+        self.ledger.book().closing = true;
+        let begun = now();
+        let drained = pool.drain(limit).await;
+        let (taken, held) = (now() - begun, self.ledger.book().held);
+        if taken > limit + Duration::from_millis(1) {
+            self.ledger.fault(format!("a drain took {taken:?} of {limit:?}"));
+        }
+        if drained.is_ok() && held > 0 {
+            self.ledger.fault(format!("drained, with {held} leases out"));
+        }
+    }
+
+    /// Nothing goes wrong any more; what had begun comes to its end.
+    async fn calm_down(&self) {
+        self.ledger.book().friendly = true;
+        self.faults.heal(ADDRESS.parse().unwrap());
+        sleep(CALM).await;
+    }
+
+    /// The counts as they are at some moment, and what holds of them at every moment.
+    async fn look(&self, pool: &TrackedPool) -> PoolStats {
+        let Ok(stats) = timeout(CALM, pool.stats()).await else {
+            self.ledger.fault("stats() does not return");
+            return pool.stats().await;
+        };
+        let plan = &self.ledger.plan;
+        for (position, shard) in stats.shards.iter().enumerate() {
+            let killed = self.ledger.book().killed[position];
+            let fault = |what: &str| self.ledger.fault(format!("shard {position}: {what}: {shard:?}"));
+            if shard.scheduler_spawns != 1 && !killed {
+                fault("there is one scheduler for each shard");
+            }
+            if shard.scheduler_failures != 0 {
+                fault("a scheduler has failed");
+            }
+            let (fates, there) = (fates(shard), (shard.idle + shard.leased + shard.opening) as u64);
+            let pending = shard.acquires.wrapping_sub(fates);
+            if pending < shard.waiting as u64 || pending > (shard.waiting + shard.leased) as u64 {
+                fault("every acquire has one fate");
+            }
+            if shard.opens != shard.connect_failures + shard.closes.iter().sum::<u64>() + there {
+                fault("every open has one end");
+            }
+            if shard.connections() > plan.slots || shard.waiting > plan.max_waiters {
+                fault("a limit is exceeded");
+            }
+            if shard.waiting > 0 && shard.idle > 0 {
+                fault("somebody waits beside an idle connection");
+            }
+        }
+        stats
+    }
+
+    /// All is given back, and pool, connector and upstream agree on what there is.
+    async fn check_quiet(&self, pool: &TrackedPool) {
+        let stats = self.look(pool).await;
+        let (upstream, strangers) = self.ledger.upstream_counts();
+        let book = &mut *self.ledger.book();
+        let mut faults = Vec::new();
+        if book.held != 0 || strangers != 0 {
+            faults.push(format!("{} leases are out, {strangers} connections are nobody's", book.held));
+        }
+        for (position, shard) in stats.shards.iter().enumerate() {
+            let idle = if book.killed[position] { 0 } else { shard.idle };
+            if book.live[position] != idle || upstream[position] != idle {
+                faults.push(format!(
+                    "shard {position}: {idle} connections are idle, {} exist and the upstream has {}",
+                    book.live[position], upstream[position]
+                ));
+            }
+            if book.killed[position] {
+                continue;
+            }
+            if (shard.waiting, shard.leased, shard.opening, shard.closing) != (0, 0, 0, 0) {
+                faults.push(format!("shard {position} is not quiet: {shard:?}"));
+            }
+            let attempts = (book.attempts[position], book.failed_attempts[position]);
+            if attempts != (shard.opens, shard.connect_failures) {
+                faults.push(format!("shard {position}: {attempts:?} attempts, and it counts {shard:?}"));
+            }
+        }
+        book.faults.append(&mut faults);
+    }
+
+    /// Every slot of every shard that is left can be leased, all at the same time.
+    async fn check_capacity(&self, pool: &TrackedPool) {
+        let (plan, site) = (self.ledger.plan.clone(), self.site(0));
+        let killed = self.ledger.book().killed.clone();
+        for (home, killed_home) in killed.iter().enumerate() {
+            let tenant = site.tenant(pool, home);
+            if *killed_home {
+                if !matches!(
+                    site.try_acquire(&tenant, None, Cut::Never).await,
+                    Some(Err(AcquireError::Closed))
+                ) {
+                    self.ledger.fault("the shard of a killed core does not refuse as closed");
+                }
+                continue;
+            }
+            if killed[plan.temper.core] {
+                continue;
+            }
+            let mut leases = Vec::new();
+            for slot in 0..plan.slots {
+                match self.lease_at_last(&tenant).await {
+                    Ok(leased) => leases.push(leased),
+                    Err(error) => self.ledger.fault(format!("slot {slot} of shard {home} is lost: {error}")),
+                }
+            }
+            let waiter = site.try_acquire(&tenant, Some(CALM), Cut::Never);
+            let release = async {
+                sleep(Duration::from_millis(10)).await;
+                drop(leases.pop());
+            };
+            let (served, ()) = futures_util::future::join(waiter, release).await;
+            if !matches!(served, Some(Ok(_))) {
+                self.ledger.fault(format!("a waiter of shard {home} is not served by a release"));
+            }
+        }
+        sleep(CALM).await;
+        self.check_quiet(pool).await;
+    }
+
+    /// A lease that works. The network has its delays, so an attempt may fail even now, but not for ever.
+    async fn lease_at_last(&self, tenant: &Tenant) -> Result<Leased, String> {
+        let site = self.site(0);
+        let mut failures = Vec::new();
+        while failures.len() < 10 {
+            match site.try_acquire(tenant, Some(CALM), Cut::Never).await {
+                Some(Ok(mut leased)) => {
+                    if site.exchange(&mut leased, 1, Cut::Never).await {
+                        return Ok(leased);
+                    }
+                    failures.push("an exchange failed".to_owned());
+                }
+                Some(Err(error)) if error.is_connection_fault() => failures.push(error.to_string()),
+                Some(Err(error)) => return Err(error.to_string()),
+                None => unreachable!("it is not cut off"),
+            }
+            // Beyond the longest back-off.
+            sleep(CALM).await;
+        }
+        Err(failures.join("; "))
+    }
+
+    async fn end(&self, pool: TrackedPool) {
+        let plan = self.ledger.plan.clone();
+        let site = self.site(0);
+        let tenants: Vec<_> = (0..plan.cores).map(|home| site.tenant(&pool, home)).collect();
+        let mut leases = Vec::new();
+        let was_closing = self.ledger.book().closing;
+        if !was_closing && plan.ending != Ending::Close {
+            for tenant in &tenants {
+                leases.extend(site.acquire(tenant, Some(CALM), Cut::Never).await);
+            }
+        }
+        match plan.ending {
+            Ending::Drain => {
+                let release = async {
+                    sleep(Duration::from_millis(5)).await;
+                    leases.clear();
+                };
+                futures_util::future::join(self.drain(&pool, CALM), release).await;
+                if self.ledger.book().held > 0 {
+                    self.ledger.fault("leases are out after the end of everything");
+                }
+            }
+            Ending::Drop if !was_closing => {
+                // Leases do not keep it.
+                self.ledger.book().closing = true;
+                drop((tenants, pool));
+                sleep(CALM).await;
+                drop(leases);
+                return self.check_ended().await;
+            }
+            _ => self.close(&pool).await,
+        }
+        for (home, tenant) in tenants.iter().enumerate() {
+            let refused = site.try_acquire(tenant, None, Cut::Never).await;
+            if !matches!(refused, Some(Err(AcquireError::Closed))) {
+                self.ledger.fault(format!("shard {home} grants after the close"));
+            }
+        }
+        drop((tenants, leases));
+        yield_now().await;
+        if timeout(CALM, pool.drain(CALM)).await.is_err() {
+            self.ledger.fault("a drain without leases does not return");
+        }
+        self.look(&pool).await;
+        drop(pool);
+        self.check_ended().await;
+    }
+
+    async fn check_ended(&self) {
+        sleep(CALM).await;
+        let (upstream, strangers) = self.ledger.upstream_counts();
+        let book = &mut *self.ledger.book();
+        let left = book.live.iter().chain(&upstream).sum::<usize>() + strangers + book.held;
+        if left > 0 {
+            let what = format!("left after the end: {:?} {upstream:?} {strangers} {}", book.live, book.held);
+            book.faults.push(what);
+        }
+    }
+}
+
+fn fates(shard: &ShardStats) -> u64 {
+    shard.granted_immediately
+        + shard.granted_after_wait
+        + shard.cancelled
+        + shard.timed_out
+        + shard.saturated
+        + shard.refused
+}

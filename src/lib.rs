@@ -1,4 +1,102 @@
 //! One pinned, single-threaded io_uring runtime per core, with a sharded connection pool.
+//!
+//! # When not to use it
+//!
+//! - On anything but 64-bit Linux, 5.19 or newer; or where io_uring is forbidden, as in many containers.
+//! - For work that is CPU-bound or unevenly spread: a task never leaves its core, and nobody steals it.
+//! - Together with libraries that need tokio's reactor: their sockets and timers do not work here.
+//! - For TLS, name look-up, UDP or files: there are TCP and Unix streams, and addresses come resolved.
+//! - With blocking calls in tasks: one of them stops its whole core.
+//! - With `panic = "abort"`: that a panic ends one task only rests on unwinding.
+//!
+//! # What it is
+//!
+//! A service that accepts on every core, and asks an upstream on every core, wants a request to stay on the core where
+//! it arrived. So each core here has its own ring, executor, timers and shard of the connection pool, and the path of a
+//! request crosses to another core only when you tell it to.
+//!
+//! | module | has |
+//! |---|---|
+//! | [`runtime`] | cores and the threads that turn them, tasks, time, and [`Simulation`](runtime::Simulation): whole runs that replay from a seed |
+//! | [`net`] | TCP and Unix streams and listeners: owned buffers in, owned buffers out |
+//! | [`pool`] | leases of upstream connections: one shard and one scheduler per core, bounded queues, fairness, deadlines |
+//!
+//! # A tour
+//!
+//! A [`Runtime`](runtime::Runtime) starts a pinned thread per core. Code on a core calls free functions such as
+//! [`runtime::spawn`] and [`runtime::sleep`]; a [`RuntimeHandle`](runtime::RuntimeHandle) starts tasks on other cores
+//! from anywhere. Tasks may be `!Send`, for they stay where they were spawned.
+//!
+//! ```
+//! use std::rc::Rc;
+//! use std::time::Duration;
+//! use corelet::runtime::{Cores, Runtime, sleep, spawn};
+//!
+//! let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+//! let sum = runtime.block_on(|| async {
+//!     let shared = Rc::new(20);
+//!     let theirs = Rc::clone(&shared);
+//!     let task = spawn(async move {
+//!         sleep(Duration::from_millis(1)).await;
+//!         *theirs + 1
+//!     });
+//!     *shared + task.await.expect("it does not panic")
+//! })?;
+//! assert_eq!(sum, 41);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Streams take buffers by value and give them back, because the kernel works on them while the task is parked:
+//! `let (result, buffer) = stream.read(buffer).await`. Every future of [`net`] may be dropped at any await; what the
+//! kernel still uses then stays with the core's driver until it is done.
+//!
+//! A [`Pool`](pool::Pool) is built once and cloned to where it is used. On a core, a [`Handle`](pool::Handle) is bound
+//! to one shard, usually the core's own; [`acquire`](pool::Handle::acquire) leases a connection of that shard, and
+//! [`exchange`](pool::Lease::exchange) uses it. A connection goes to the next user only when its last exchange returned
+//! `Ok` with nothing unread and nothing in flight; otherwise it is closed.
+//!
+//! ```
+//! use corelet::net::TcpListener;
+//! use corelet::pool::{Pool, TcpConnector};
+//! use corelet::runtime::{Cores, Runtime, handle, spawn};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+//! runtime.block_on(|| async {
+//!     let mut listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+//!     let address = listener.local_addr().unwrap();
+//!     let _echo = spawn(async move {
+//!         let mut stream = listener.accept().await.unwrap();
+//!         while let Some(bytes) = stream.receive().await.unwrap() {
+//!             stream.write_all(bytes.to_vec()).await.0.unwrap();
+//!         }
+//!     });
+//!
+//!     let pool = Pool::builder(TcpConnector::new(address)).slots_per_core(1).build(&handle()).unwrap();
+//!     let session = pool.handle();
+//!     let mut lease = session.acquire().await.unwrap();
+//!     let reply = lease
+//!         .exchange(async |stream| {
+//!             stream.write_all("hello").await.0?;
+//!             let (result, reply) = stream.read_exact(Vec::with_capacity(5), 5).await;
+//!             result.map(|()| reply)
+//!         })
+//!         .await
+//!         .unwrap();
+//!     assert_eq!(reply, b"hello");
+//!     drop(lease);
+//!     pool.close().await;
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Programs that decide nothing by real time run unchanged in a [`Simulation`](runtime::Simulation), which plays the
+//! kernel, the network and the clock on one thread, and repeats a failed run from its seed.
+//!
+//! # Features
+//!
+//! There are no optional features today.
 #![deny(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used))]
 
@@ -6,3 +104,8 @@ pub mod net;
 pub mod pool;
 pub mod runtime;
 mod sync;
+
+/// The programs of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -129,6 +129,32 @@ impl std::fmt::Debug for Listener {
 
 /// Accepts TCP connections on the core that made it.
 ///
+/// # Examples
+/// ```
+/// use corelet::net::{TcpListener, TcpStream};
+/// use corelet::runtime::spawn;
+///
+/// # use corelet::runtime::{Cores, Runtime};
+/// # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+/// # runtime.block_on(|| async {
+/// let mut listener = TcpListener::bind(([127, 0, 0, 1], 0).into())?;
+/// let address = listener.local_addr()?;
+/// spawn(async move {
+///     loop {
+///         let Ok(mut stream) = listener.accept().await else { continue };
+///         spawn(async move { stream.write_all("welcome").await }).detach();
+///     }
+/// })
+/// .detach();
+///
+/// let mut stream = TcpStream::connect(address).await?;
+/// let (result, greeting) = stream.read_exact(Vec::with_capacity(7), 7).await;
+/// result?;
+/// assert_eq!(greeting, b"welcome");
+/// # std::io::Result::Ok(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 /// # Drop
 /// Closes the listener; connections that were accepted by the kernel but not taken are closed.
 #[derive(Debug)]

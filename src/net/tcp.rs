@@ -11,6 +11,33 @@ use super::options::StreamOptions;
 use super::stream::{DetachedStream, Stream};
 
 /// A TCP connection on the core that made it. Reads and writes are those of [`Stream`].
+///
+/// # Examples
+/// ```
+/// use corelet::net::TcpStream;
+///
+/// # use corelet::runtime::{Cores, Runtime};
+/// # let server = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+/// # let address = server.local_addr()?;
+/// # std::thread::spawn(move || {
+/// #     let (mut stream, _) = server.accept().unwrap();
+/// #     std::io::copy(&mut stream.try_clone().unwrap(), &mut stream).unwrap();
+/// # });
+/// # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+/// # runtime.block_on(move || async move {
+/// // To a server that sends back what it gets. Buffers go in by value and come back.
+/// let mut stream = TcpStream::connect(address).await?;
+/// let (result, mut buffer) = stream.write_all(b"ping".to_vec()).await;
+/// result?;
+/// buffer.clear();
+/// let (result, buffer) = stream.read_exact(buffer, 4).await;
+/// result?;
+/// assert_eq!(buffer, b"ping");
+/// stream.close().await;
+/// # std::io::Result::Ok(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct TcpStream(pub(super) Stream);
 

@@ -14,11 +14,13 @@ pub trait Connection: Sized + 'static {
     type Detached: Send + 'static;
 
     /// Nothing unread, nothing in flight, no end or error seen: fit for the next exchange. Asked before each lease and
-    /// after each exchange, so it must not wait or make system calls.
+    /// after each exchange, so it must not wait or make system calls; and asked in the middle of the scheduler's
+    /// decisions, so it must not use the pool. A panic in it can fail the shard.
     fn is_quiet(&self) -> bool;
 
     /// The connection becomes idle: keep an eye on it, and call [`Watch::notify`] when anything arrives. Called again
-    /// after each lease that used the connection; an earlier watch is then void.
+    /// after each lease that used the connection; an earlier watch is then void. As for
+    /// [`is_quiet`](Connection::is_quiet), it must not use the pool, and a panic in it can fail the shard.
     fn arm(&mut self, watch: Watch);
 
     /// Ends what is in flight, so that the connection can leave its core.

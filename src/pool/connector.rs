@@ -12,6 +12,46 @@ use crate::net::{StreamOptions, TcpStream, UnixStream};
 /// themselves stay on the core that opened them.
 ///
 /// The pool puts its own time limit on each attempt, and a panic in it counts as a failed attempt.
+///
+/// # Examples
+/// A connector whose connections have been greeted:
+///
+/// ```
+/// use std::{io, net::SocketAddr};
+/// use corelet::{net::TcpStream, pool::Connector};
+///
+/// struct Greeting {
+///     upstream: SocketAddr,
+/// }
+///
+/// impl Connector for Greeting {
+///     type Connection = TcpStream;
+///
+///     async fn connect(&self) -> io::Result<TcpStream> {
+///         let mut stream = TcpStream::connect(self.upstream).await?;
+///         stream.write_all("HELLO\n").await.0?;
+///         let (result, answer) = stream.read_exact(Vec::with_capacity(3), 3).await;
+///         result?;
+///         if answer == b"OK\n" { Ok(stream) } else { Err(io::ErrorKind::InvalidData.into()) }
+///     }
+/// }
+/// # use corelet::{pool::Pool, runtime::{Cores, Runtime, handle}};
+/// # let server = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+/// # let upstream = server.local_addr()?;
+/// # std::thread::spawn(move || {
+/// #     use std::io::{Read, Write};
+/// #     let (mut stream, _) = server.accept().unwrap();
+/// #     stream.read_exact(&mut [0; 6]).unwrap();
+/// #     stream.write_all(b"OK\n").unwrap();
+/// #     stream.read(&mut [0]).unwrap();
+/// # });
+/// # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+/// # runtime.block_on(move || async move {
+/// #     let pool = Pool::builder(Greeting { upstream }).build(&handle()).unwrap();
+/// #     assert!(pool.acquire().await.unwrap().is_clean());
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Connector: Send + Sync + 'static {
     /// What is opened.
     type Connection: Connection;

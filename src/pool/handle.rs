@@ -45,6 +45,31 @@ impl<C: Connector> Handle<C> {
     ///
     /// # Cancel safety
     /// Dropping the future gives up the place in the queue, or a connection that was already granted, at once.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use corelet::pool::{AcquireError, Pool, TcpConnector};
+    ///
+    /// # use corelet::runtime::{Cores, Runtime, handle};
+    /// # let server = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    /// # let address = server.local_addr()?;
+    /// # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+    /// # runtime.block_on(move || async move {
+    /// let pool = Pool::builder(TcpConnector::new(address)).slots_per_core(1).build(&handle())?;
+    /// let session = pool.handle();
+    /// let lease = session.acquire().await?;
+    ///
+    /// // The only slot is taken.
+    /// let late = session.acquire_within(Duration::from_millis(2)).await;
+    /// assert!(matches!(late, Err(AcquireError::Timeout { .. })));
+    ///
+    /// drop(lease);
+    /// assert!(session.acquire().await.is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// # })?.unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn acquire(&self) -> Acquire<'_, C> {
         Acquire { handle: self, stage: Stage::New }

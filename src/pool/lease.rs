@@ -45,6 +45,42 @@ impl<C: Connector> Lease<C> {
     ///
     /// # Cancel safety
     /// Dropping the future is safe: the connection is not used again.
+    ///
+    /// # Examples
+    /// ```
+    /// use corelet::pool::{ExchangeError, Pool, TcpConnector};
+    ///
+    /// # use corelet::runtime::{Cores, Runtime, handle};
+    /// # let server = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    /// # let address = server.local_addr()?;
+    /// # std::thread::spawn(move || {
+    /// #     for stream in server.incoming() {
+    /// #         let mut stream = stream.unwrap();
+    /// #         std::thread::spawn(move || std::io::copy(&mut stream.try_clone().unwrap(), &mut stream));
+    /// #     }
+    /// # });
+    /// # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+    /// # runtime.block_on(move || async move {
+    /// // To a server that sends back what it gets.
+    /// let pool = Pool::builder(TcpConnector::new(address)).build(&handle())?;
+    /// let mut lease = pool.acquire().await?;
+    /// let reply = lease
+    ///     .exchange(async |stream| {
+    ///         stream.write_all("ping").await.0?;
+    ///         let (result, reply) = stream.read_exact(Vec::with_capacity(4), 4).await;
+    ///         result.map(|()| reply)
+    ///     })
+    ///     .await?;
+    /// assert_eq!(reply, b"ping");
+    ///
+    /// // An exchange that fails costs the connection: nobody knows what it left behind.
+    /// let failed = lease.exchange(async |_| Err::<(), _>("changed my mind")).await;
+    /// assert!(matches!(failed, Err(ExchangeError::Failed("changed my mind"))));
+    /// assert!(!lease.is_clean());
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// # })?.unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn exchange<T, E, F>(&mut self, exchange: F) -> Result<T, ExchangeError<E>>
     where
         F: AsyncFnOnce(&mut C::Connection) -> Result<T, E>,

@@ -25,6 +25,35 @@ use crate::runtime::{CoreId, Elapsed, RuntimeHandle, UnknownCore, context, timeo
 
 /// Connections to one upstream, in one shard per core. Cheap to clone; used from the cores of its runtime.
 ///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use corelet::pool::{Fairness, Pool, TcpConnector};
+///
+/// # use corelet::runtime::{Cores, Runtime, handle};
+/// # let server = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+/// # let address = server.local_addr()?;
+/// # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+/// # runtime.block_on(move || async move {
+/// let pool = Pool::builder(TcpConnector::new(address))
+///     .slots_per_core(2)
+///     .max_waiters(100)
+///     .fairness(Fairness::RoundRobin)
+///     .acquire_timeout(Duration::from_millis(500))
+///     .build(&handle())?;
+///
+/// let lease = pool.acquire().await?;
+/// assert!(lease.is_clean());
+/// drop(lease);
+///
+/// let stats = pool.stats().await;
+/// assert_eq!((stats.sum(|shard| shard.acquires), stats.sum(|shard| shard.opens)), (1, 1));
+/// pool.close().await;
+/// assert!(pool.acquire().await.is_err());
+/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+/// # })?.unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 /// # Drop
 /// When the last pool and [`Handle`] are gone, every shard closes its connections and its actor ends; leases that are
 /// still out stay usable until they are dropped.

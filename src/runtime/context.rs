@@ -85,6 +85,24 @@ pub(crate) fn stop(pid: RawPid) {
 ///
 /// # Panics
 /// When not called on a core.
+///
+/// # Examples
+/// ```
+/// use std::{cell::Cell, rc::Rc};
+/// use corelet::runtime::{Cores, Runtime, spawn};
+///
+/// # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+/// runtime.block_on(|| async {
+///     let count = Rc::new(Cell::new(0));
+///     let theirs = Rc::clone(&count);
+///     let task = spawn(async move { theirs.set(1) });
+///     assert!(task.await.is_ok() && count.get() == 1);
+///
+///     let failed = spawn(async { panic!("on purpose") });
+///     assert!(failed.await.is_err_and(|error| error.is_panic()));
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[track_caller]
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where

@@ -20,6 +20,18 @@ const FINISH_LIMIT: Duration = Duration::from_secs(1);
 
 /// One pinned thread per core, each with its own ring and executor.
 ///
+/// # Examples
+/// ```
+/// use corelet::runtime::{Cores, Runtime, current_core};
+///
+/// let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+/// let core = runtime.block_on(|| async { current_core() })?;
+/// assert_eq!(core, Some(runtime.cores()[0]));
+///
+/// // One root task on every core; the runtime ends with them.
+/// assert_eq!(runtime.run(|| async { 7 })?, [7]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 /// # Drop
 /// Stops every task, waits for the operations in flight, closes the rings and joins the threads. A task that drops the
 /// runtime it runs on waits for the other cores only; its own ends when it returns to the executor.

@@ -26,6 +26,23 @@ pub fn now() -> Instant {
 ///
 /// # Panics
 /// When not called on a core.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use corelet::runtime::{Cores, Runtime, now, sleep, timeout};
+///
+/// # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+/// runtime.block_on(|| async {
+///     let begun = now();
+///     sleep(Duration::from_millis(2)).await;
+///     assert!(now() - begun >= Duration::from_millis(2));
+///
+///     let limit = Duration::from_millis(1);
+///     assert!(timeout(limit, sleep(Duration::from_secs(60))).await.is_err());
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
     let local = context::current();

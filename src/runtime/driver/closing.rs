@@ -48,7 +48,7 @@ impl Driver {
         let deadline = Instant::now() + SHUTDOWN_LIMIT;
         loop {
             let Backend::Ring(ring) = &mut self.backend else { return true };
-            if self.ops.in_flight_count() == 0 && !ring.doorbell_armed() {
+            if self.ops.in_flight_count() == 0 && !ring.has_own_entries() {
                 return true;
             }
             ring.push_cancel_all();

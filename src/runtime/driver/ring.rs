@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
@@ -23,8 +23,16 @@ use crate::runtime::error::StartError;
 
 /// `user_data` of entries whose completion nobody needs.
 const IGNORED: u64 = u64::MAX;
+/// `user_data` of the alarms.
+const ALARM: u64 = u64::MAX - 2;
 /// `user_data` of the doorbell's read.
 const DOORBELL: u64 = u64::MAX - 1;
+
+/// A wait with a time limit costs the kernel a timer of its own, each time. A limit further off than this is left to an
+/// alarm, a timer operation that stays armed over many waits.
+const LONG_WAIT: Duration = Duration::from_millis(5);
+
+const LONGEST_ALARM: Duration = Duration::from_secs(24 * 3600);
 
 const BUFFER_GROUP: u16 = 0;
 const GETEVENTS: u32 = 1;
@@ -51,6 +59,12 @@ pub(crate) struct Ring {
     bell: RawFd,
     bell_count: Box<u64>,
     bell_armed: bool,
+    alarm_time: Box<types::Timespec>,
+    /// Alarms in flight, and when the earliest of them rings at the latest.
+    alarms: u32,
+    alarm_at: Option<Instant>,
+    /// The latest alarm's place among the staged entries.
+    unread_alarm: u64,
     /// Whether completions signal the registered eventfd; none when there is no such thing.
     signals: Option<bool>,
     features: Features,
@@ -71,6 +85,10 @@ impl Ring {
             bell,
             bell_count: Box::new(0),
             bell_armed: false,
+            alarm_time: Box::new(types::Timespec::new()),
+            alarms: 0,
+            alarm_at: None,
+            unread_alarm: 0,
             signals: None,
             features,
             hook: config.hook.clone(),
@@ -214,6 +232,7 @@ impl Ring {
     pub(crate) fn wait(&mut self, timeout: Option<Duration>, stats: &mut DriverStats) -> io::Result<()> {
         self.signal_eventfd(false);
         self.arm_doorbell();
+        let timeout = self.leave_to_alarm(timeout);
         self.refill();
         if !self.backlog.is_empty() {
             // More than the submission queue holds: sleeping now would leave the rest unsent.
@@ -235,6 +254,25 @@ impl Ring {
                 opcode::Read::new(types::Fd(self.bell), (&raw mut *self.bell_count).cast(), 8).build();
             self.stage(entry.user_data(DOORBELL));
         }
+    }
+
+    /// What is left of a time limit when an alarm takes care of it.
+    fn leave_to_alarm(&mut self, timeout: Option<Duration>) -> Option<Duration> {
+        let Some(limit) = timeout.filter(|limit| *limit > LONG_WAIT) else { return timeout };
+        let due = Instant::now() + limit.min(LONGEST_ALARM);
+        if self.alarm_at.is_none_or(|rings| due < rings) {
+            // The kernel reads the time when it takes the entry, so a second alarm must not change it before.
+            if self.unread_alarm > self.consumed() {
+                return timeout;
+            }
+            *self.alarm_time = types::Timespec::from(limit.min(LONGEST_ALARM));
+            let entry = opcode::Timeout::new(&raw const *self.alarm_time).build();
+            self.stage(entry.user_data(ALARM));
+            self.unread_alarm = self.pushed;
+            self.alarms += 1;
+            self.alarm_at = Some(due);
+        }
+        None
     }
 
     fn refill(&mut self) {
@@ -303,6 +341,10 @@ impl Ring {
                 match entry.user_data() {
                     IGNORED => {}
                     DOORBELL => self.bell_armed = false,
+                    ALARM => {
+                        self.alarms -= 1;
+                        self.alarm_at = None;
+                    }
                     user_data => ops.complete(
                         OpKey::from_user_data(user_data),
                         Completion {
@@ -349,7 +391,8 @@ impl Ring {
         std::mem::forget(std::mem::take(&mut self.bell_count));
     }
 
-    pub(crate) fn doorbell_armed(&self) -> bool {
-        self.bell_armed
+    /// Whether entries of the ring's own are in flight: the doorbell's read, or alarms.
+    pub(crate) fn has_own_entries(&self) -> bool {
+        self.bell_armed || self.alarms > 0
     }
 }

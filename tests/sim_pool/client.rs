@@ -97,7 +97,7 @@ impl Site {
         let allowed = match error {
             AcquireError::Closed => {
                 book.tally.closed += 1;
-                book.closing || book.killed[tenant.home] || book.killed[self.here]
+                book.closing.or(book.killed[tenant.home]).or(book.killed[self.here]).is_some()
             }
             AcquireError::Saturated { limit } => {
                 book.tally.saturated += 1;

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::order::Step;
 use super::plan::Plan;
@@ -54,8 +55,10 @@ pub struct Book {
     pub random: Random,
     /// Nothing goes wrong any more from here on.
     pub friendly: bool,
-    pub closing: bool,
-    pub killed: Vec<bool>,
+    /// Since when the pool is being closed.
+    pub closing: Option<Instant>,
+    /// Since when a core is gone.
+    pub killed: Vec<Option<Instant>>,
     /// Connections of each shard: being opened, there, or not yet closed.
     pub live: Vec<usize>,
     pub attempts: Vec<u64>,
@@ -86,8 +89,8 @@ impl Ledger {
         let book = Book {
             random: Random::new(plan.seed ^ 0x626f_6f6b),
             friendly: false,
-            closing: false,
-            killed: vec![false; plan.cores],
+            closing: None,
+            killed: vec![None; plan.cores],
             live: vec![0; plan.cores],
             attempts: vec![0; plan.cores],
             failed_attempts: vec![0; plan.cores],

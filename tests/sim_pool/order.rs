@@ -111,9 +111,18 @@ impl<'a> Observed<'a> {
         steps.extend(tail.into_iter().filter(|step| !of_this(step)));
     }
 
-    /// The deadline has been kept so far.
+    /// The deadline has been kept so far, and nobody was let wait in vain.
     fn check_time(&self, timed_out: bool) {
-        let (Some(begun), Some(limit)) = (self.begun, self.terms.limit) else { return };
+        let Some(begun) = self.begun else { return };
+        // No shard keeps anybody waiting once it is gone.
+        let gone = {
+            let book = self.ledger.book();
+            book.closing.into_iter().chain(book.killed[self.terms.home]).min()
+        };
+        if gone.is_some_and(|gone| now() > begun.max(gone) + SLACK) {
+            self.ledger.fault(format!("waited on for a shard that is gone: {:?}", self.terms));
+        }
+        let Some(limit) = self.terms.limit else { return };
         let taken = now() - begun;
         if timed_out && taken < limit {
             self.ledger.fault(format!("timed out after {taken:?}, before {limit:?}: {:?}", self.terms));

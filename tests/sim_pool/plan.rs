@@ -144,7 +144,9 @@ impl Plan {
             max_waiters: random.pick(&[1, 2, 4, 64, 64]),
             max_connecting: 1 + random.below(3),
             fairness: random.pick(&[Fairness::Fifo, Fairness::RoundRobin]),
+            // Without a limit nothing hides a lost wake-up.
             acquire_timeout: random.pick(&[
+                None,
                 None,
                 Some(Duration::from_millis(2)),
                 Some(Duration::from_millis(20)),

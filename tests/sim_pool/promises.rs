@@ -163,6 +163,63 @@ fn a_forwarded_acquire_may_be_given_up_at_every_moment() {
 }
 
 #[test]
+fn a_forwarded_acquire_that_is_given_up_leaves_the_far_queue() {
+    play(echo, |mut scene| async move {
+        let pool = scene.pool().slots_per_core(1).build(&scene.runtime).unwrap();
+        let far = pool.handle_on(scene.cores[1]).unwrap();
+        let lease = far.acquire().await.unwrap();
+        let (mut waiting, mut given_up) = (far.acquire(), Vec::new());
+        poll_once(&mut waiting).await;
+        for _ in 0..4 {
+            let mut acquire = far.acquire();
+            poll_once(&mut acquire).await;
+            given_up.push(acquire);
+        }
+        sleep(scene.random.some_time() / 8).await;
+        drop(given_up);
+        sleep(SETTLED).await;
+        let stats = shard(&pool, 1).await;
+        assert_eq!((stats.waiting, stats.cancelled, stats.leased), (1, 4, 1), "{stats:?}");
+        drop(lease);
+        works(&mut timeout(PATIENCE, waiting).await.unwrap().unwrap(), 1).await;
+        assert_whole(&pool).await;
+        assert_eq!(shard(&pool, 1).await.opens, 1);
+        pool.close().await;
+    });
+}
+
+#[test]
+fn the_waiters_of_a_core_that_ends_leave_the_far_queue() {
+    play(echo, |mut scene| async move {
+        let pool = scene.pool().slots_per_core(1).no_acquire_timeout().build(&scene.runtime).unwrap();
+        let lease = pool.acquire().await.unwrap();
+        let (theirs, here) = (pool.clone(), scene.cores[0]);
+        let (tell, told) = oneshot::channel();
+        let there = scene.runtime.spawn_on(scene.cores[1], move || async move {
+            let handle = theirs.handle_on(here).unwrap();
+            let mut waiting: Vec<_> = (0..3).map(|_| handle.acquire()).collect();
+            for acquire in &mut waiting {
+                poll_once(acquire).await;
+            }
+            tell.send(()).unwrap();
+            futures_util::future::join_all(waiting).await;
+        });
+        told.await.unwrap();
+        sleep(scene.random.some_time() / 8).await;
+        scene.faults.kill_core(1);
+        assert!(there.unwrap().await.unwrap_err().is_cancelled());
+        sleep(SETTLED).await;
+        let stats = shard(&pool, 0).await;
+        assert_eq!((stats.waiting, stats.leased), (0, 1), "{stats:?}");
+        drop(lease);
+        sleep(SETTLED).await;
+        let stats = shard(&pool, 0).await;
+        assert_eq!((stats.idle, stats.opens), (1, 1), "it went to nobody who is gone: {stats:?}");
+        timeout(PATIENCE, pool.close()).await.unwrap();
+    });
+}
+
+#[test]
 fn an_exchange_broken_off_at_any_moment_on_either_core_is_never_heard_of_again() {
     play(echo, |mut scene| async move {
         let pool = scene.pool().slots_per_core(2).build(&scene.runtime).unwrap();

@@ -193,9 +193,9 @@ impl Conversation {
                 }
             };
             match event {
-                Event::Order(Some(Order::HangUp)) => return,
+                Event::Order(Some(Order::HangUp | Order::Stop) | None) => return,
                 Event::Order(Some(Order::Stray)) => self.send_stray(),
-                Event::Order(_) | Event::Due => {}
+                Event::Order(Some(Order::Refuse(_))) | Event::Due => {}
                 Event::Received(Ok(Some(received))) => {
                     self.unread.extend_from_slice(&received);
                     while self.unread.len() >= REQUEST_SIZE {

@@ -18,6 +18,8 @@ use super::upstream::{self, ADDRESS, Order, Orders};
 
 /// Longer than anything takes in a world where nothing goes wrong any more.
 const CALM: Duration = Duration::from_secs(1);
+/// Longer than the simulated network takes.
+const SETTLED: Duration = Duration::from_millis(20);
 /// A run that is not over by then never ends.
 const TURNS: u64 = 2_000_000;
 
@@ -130,13 +132,13 @@ impl World {
         for (core, task) in clients {
             match task.await {
                 Ok(()) => {}
-                Err(error) if error.is_cancelled() && self.ledger.book().killed[core] => {}
+                Err(error) if error.is_cancelled() && self.ledger.book().killed[core].is_some() => {}
                 Err(error) => self.ledger.fault(format!("a client on core {core} ended by {error}")),
             }
         }
         mishaps.await.unwrap();
         self.calm_down().await;
-        if !self.ledger.book().closing {
+        if self.ledger.book().closing.is_none() {
             self.check_quiet(&pool).await;
             self.check_capacity(&pool).await;
         }
@@ -168,17 +170,17 @@ impl World {
                 }
                 Mishap::Kill(position) => {
                     let mut book = self.ledger.book();
-                    book.killed[position] = true;
+                    book.killed[position] = Some(now());
                     book.tally.kills += 1;
                     drop(book);
                     self.faults.kill_core(position);
                 }
                 Mishap::Close => self.close(&pool).await,
                 Mishap::CloseAndForget => {
-                    self.ledger.book().closing = true;
+                    self.ledger.book().closing.get_or_insert_with(now);
                     let _ = Cut::Polls(1).apply(pool.close()).await;
                 }
-                Mishap::Drain(limit) => self.drain(&pool, limit).await,
+                Mishap::Drain(limit) => drop(self.drain(&pool, limit).await),
                 Mishap::Look => drop(self.look(&pool).await),
             }
             self.look(&pool).await;
@@ -195,14 +197,14 @@ impl World {
     }
 
     async fn close(&self, pool: &TrackedPool) {
-        self.ledger.book().closing = true;
+        self.ledger.book().closing.get_or_insert_with(now);
         if timeout(CALM, pool.close()).await.is_err() {
             self.ledger.fault("close() does not return");
         }
     }
 
-    async fn drain(&self, pool: &TrackedPool, limit: Duration) {
-        self.ledger.book().closing = true;
+    async fn drain(&self, pool: &TrackedPool, limit: Duration) -> bool {
+        self.ledger.book().closing.get_or_insert_with(now);
         let begun = now();
         let drained = pool.drain(limit).await;
         let (taken, held) = (now() - begun, self.ledger.book().held);
@@ -212,6 +214,7 @@ impl World {
         if drained.is_ok() && held > 0 {
             self.ledger.fault(format!("drained, with {held} leases out"));
         }
+        drained.is_ok()
     }
 
     /// Nothing goes wrong any more; what had begun comes to its end.
@@ -229,7 +232,7 @@ impl World {
         };
         let plan = &self.ledger.plan;
         for (position, shard) in stats.shards.iter().enumerate() {
-            let killed = self.ledger.book().killed[position];
+            let killed = self.ledger.book().killed[position].is_some();
             let fault = |what: &str| self.ledger.fault(format!("shard {position}: {what}: {shard:?}"));
             if shard.scheduler_spawns != 1 && !killed {
                 fault("there is one scheduler for each shard");
@@ -265,14 +268,14 @@ impl World {
             faults.push(format!("{} leases are out, {strangers} connections are nobody's", book.held));
         }
         for (position, shard) in stats.shards.iter().enumerate() {
-            let idle = if book.killed[position] { 0 } else { shard.idle };
+            let idle = if book.killed[position].is_some() { 0 } else { shard.idle };
             if book.live[position] != idle || upstream[position] != idle {
                 faults.push(format!(
                     "shard {position}: {idle} connections are idle, {} exist and the upstream has {}",
                     book.live[position], upstream[position]
                 ));
             }
-            if book.killed[position] {
+            if book.killed[position].is_some() {
                 continue;
             }
             if (shard.waiting, shard.leased, shard.opening, shard.closing) != (0, 0, 0, 0) {
@@ -292,7 +295,7 @@ impl World {
         let killed = self.ledger.book().killed.clone();
         for (home, killed_home) in killed.iter().enumerate() {
             let tenant = site.tenant(pool, home);
-            if *killed_home {
+            if killed_home.is_some() {
                 if !matches!(
                     site.try_acquire(&tenant, None, Cut::Never).await,
                     Some(Err(AcquireError::Closed))
@@ -301,7 +304,7 @@ impl World {
                 }
                 continue;
             }
-            if killed[plan.temper.core] {
+            if killed[plan.temper.core].is_some() {
                 continue;
             }
             let mut leases = Vec::new();
@@ -310,6 +313,16 @@ impl World {
                     Ok(leased) => leases.push(leased),
                     Err(error) => self.ledger.fault(format!("slot {slot} of shard {home} is lost: {error}")),
                 }
+            }
+            // Those who give up leave the queue, however far it is.
+            for micros in [0, 30, 300] {
+                let cut = Cut::After(Duration::from_micros(micros));
+                drop(site.acquire(&tenant, None, cut).await);
+            }
+            sleep(SETTLED).await;
+            let shard = self.look(pool).await.shards[home].clone();
+            if (shard.waiting, shard.leased) != (0, plan.slots) {
+                self.ledger.fault(format!("shard {home} lets somebody wait who has given up: {shard:?}"));
             }
             let waiter = site.try_acquire(&tenant, Some(CALM), Cut::Never);
             let release = async {
@@ -352,7 +365,7 @@ impl World {
         let site = self.site(0);
         let tenants: Vec<_> = (0..plan.cores).map(|home| site.tenant(&pool, home)).collect();
         let mut leases = Vec::new();
-        let was_closing = self.ledger.book().closing;
+        let was_closing = self.ledger.book().closing.is_some();
         if !was_closing && plan.ending != Ending::Close {
             for tenant in &tenants {
                 leases.extend(site.acquire(tenant, Some(CALM), Cut::Never).await);
@@ -364,14 +377,14 @@ impl World {
                     sleep(Duration::from_millis(5)).await;
                     leases.clear();
                 };
-                futures_util::future::join(self.drain(&pool, CALM), release).await;
-                if self.ledger.book().held > 0 {
-                    self.ledger.fault("leases are out after the end of everything");
+                let (drained, ()) = futures_util::future::join(self.drain(&pool, CALM), release).await;
+                if !drained {
+                    self.ledger.fault("a drain does not hear of the last lease");
                 }
             }
             Ending::Drop if !was_closing => {
                 // Leases do not keep it.
-                self.ledger.book().closing = true;
+                self.ledger.book().closing.get_or_insert_with(now);
                 drop((tenants, pool));
                 sleep(CALM).await;
                 drop(leases);
@@ -387,7 +400,7 @@ impl World {
         }
         drop((tenants, leases));
         yield_now().await;
-        if timeout(CALM, pool.drain(CALM)).await.is_err() {
+        if !self.drain(&pool, CALM).await {
             self.ledger.fault("a drain without leases does not return");
         }
         self.look(&pool).await;

@@ -524,3 +524,9 @@ fn a_handle_may_be_polled_by_a_stranger() {
         }
     });
 }
+
+#[test]
+fn a_join_error_travels_like_any_other_error() {
+    fn any_error<E: std::error::Error + Send + Sync + 'static>() {}
+    any_error::<corelet::runtime::JoinError>();
+}

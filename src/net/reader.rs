@@ -74,11 +74,11 @@ impl Reader {
         let armed = self.armed.get_or_insert_with(|| match pooled {
             true => {
                 let request = Request::ReceivePooled { multishot: false, wait_first: true };
-                Armed::Pooled { op: driver.start_plain(&socket.descriptor, request), multishot: false }
+                Armed::Pooled { op: driver.start_patiently(&socket.descriptor, request), multishot: false }
             }
             false => {
                 let request = Request::Poll { events: READABLE };
-                Armed::Poll { op: driver.start_plain(&socket.descriptor, request) }
+                Armed::Poll { op: driver.start_patiently(&socket.descriptor, request) }
             }
         });
         match armed.op() {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_channel::oneshot;
@@ -18,7 +19,8 @@ pub struct JoinError(Cause);
 
 enum Cause {
     Cancelled,
-    Panicked(Box<dyn Any + Send>),
+    /// Behind a lock only so that the error is `Sync`, as errors are expected to be.
+    Panicked(Mutex<Box<dyn Any + Send>>),
 }
 
 impl JoinError {
@@ -27,7 +29,7 @@ impl JoinError {
     }
 
     pub(crate) fn panicked(payload: Box<dyn Any + Send>) -> JoinError {
-        JoinError(Cause::Panicked(payload))
+        JoinError(Cause::Panicked(Mutex::new(payload)))
     }
 
     /// The task was aborted, its handle on another core was closed, or its core or run ended before it did.
@@ -46,7 +48,7 @@ impl JoinError {
     /// Gives the error back when it is not a panic.
     pub fn try_into_panic(self) -> Result<Box<dyn Any + Send>, JoinError> {
         match self.0 {
-            Cause::Panicked(payload) => Ok(payload),
+            Cause::Panicked(payload) => Ok(payload.into_inner().unwrap_or_else(PoisonError::into_inner)),
             cause => Err(JoinError(cause)),
         }
     }
@@ -56,7 +58,10 @@ impl fmt::Debug for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Cause::Cancelled => f.write_str("JoinError::Cancelled"),
-            Cause::Panicked(payload) => write!(f, "JoinError::Panicked({:?})", panic_message(&**payload)),
+            Cause::Panicked(payload) => {
+                let payload = payload.lock().unwrap_or_else(PoisonError::into_inner);
+                write!(f, "JoinError::Panicked({:?})", panic_message(&**payload))
+            }
         }
     }
 }
@@ -65,7 +70,10 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Cause::Cancelled => f.write_str("the task was cancelled"),
-            Cause::Panicked(payload) => write!(f, "the task panicked: {}", panic_message(&**payload)),
+            Cause::Panicked(payload) => {
+                let payload = payload.lock().unwrap_or_else(PoisonError::into_inner);
+                write!(f, "the task panicked: {}", panic_message(&**payload))
+            }
         }
     }
 }

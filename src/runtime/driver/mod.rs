@@ -82,6 +82,8 @@ pub(crate) struct Driver {
     ops: Ops,
     posts: Posts,
     backend: Backend,
+    /// Requests that are in no hurry, to be pushed behind everything else.
+    patient: Vec<(OpKey, RawFd, Request)>,
     buffers: Option<Rc<BufferPool>>,
     stats: DriverStats,
     features: Features,
@@ -121,6 +123,7 @@ impl Driver {
         Driver {
             ops: Ops::new(buffers.clone()),
             posts: Posts::default(),
+            patient: Vec::new(),
             backend,
             buffers,
             stats: DriverStats::default(),
@@ -150,6 +153,33 @@ impl Driver {
         // SAFETY: the caller's promise; the cell holds the descriptor until the terminal completion.
         unsafe { self.backend.push(key, descriptor.number(), request) };
         key
+    }
+
+    /// Starts a receive that nobody waits for yet. It is pushed behind what is sent in the same turn, so that arming
+    /// a connection for later delays no request now.
+    #[inline]
+    pub(crate) fn start_patiently(&mut self, descriptor: &Descriptor, request: Request) -> OpKey {
+        debug_assert!(matches!(request, Request::ReceivePooled { .. } | Request::Poll { .. }));
+        if self.closed {
+            return self.start_plain(descriptor, request);
+        }
+        let key = self.ops.insert(request, Some(descriptor.clone()), None);
+        self.patient.push((key, descriptor.number(), request));
+        key
+    }
+
+    #[allow(unsafe_code)]
+    fn push_patient(&mut self) {
+        for (key, fd, request) in self.patient.drain(..) {
+            // SAFETY: these requests point at nothing, and the cell holds the descriptor until the terminal completion.
+            unsafe { self.backend.push(key, fd, request) };
+        }
+    }
+
+    /// Pushes everything that has been left for the next kernel entry.
+    fn push_staged(&mut self) {
+        self.posts.flush(&mut self.ops, &mut self.backend);
+        self.push_patient();
     }
 
     /// Starts an operation that points at nothing.
@@ -190,14 +220,20 @@ impl Driver {
     /// Asks for the operation's end; its completion is still to be collected.
     pub(crate) fn cancel(&mut self, key: OpKey) {
         if !self.closed && self.ops.in_flight(key) {
-            self.backend.push_cancel(key);
+            self.push_cancel(key);
         }
+    }
+
+    fn push_cancel(&mut self, key: OpKey) {
+        // What is to be cancelled may be among them, and a cancel must come behind it.
+        self.push_patient();
+        self.backend.push_cancel(key);
     }
 
     /// The operation's owner goes: it is cancelled, and `keep` lives until its end.
     pub(crate) fn abandon(&mut self, key: OpKey, keep: Option<Box<dyn Any>>) {
         if self.ops.abandon(key, keep) && !self.closed {
-            self.backend.push_cancel(key);
+            self.push_cancel(key);
         }
         self.close_orphans();
     }
@@ -277,7 +313,7 @@ impl Driver {
 
     /// Sends what is staged, if anything is or the kernel says that it has news; does not wait.
     pub(crate) fn submit(&mut self) -> io::Result<()> {
-        self.posts.flush(&mut self.ops, &mut self.backend);
+        self.push_staged();
         match &mut self.backend {
             Backend::Ring(ring) => {
                 if !ring.wants_enter() {
@@ -292,7 +328,7 @@ impl Driver {
 
     /// Sends what is staged and sleeps until a completion, the doorbell or the time-out.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        self.posts.flush(&mut self.ops, &mut self.backend);
+        self.push_staged();
         match &mut self.backend {
             // A posted send that succeeds posts no completion, so sleeping would keep its waiter waiting.
             Backend::Ring(ring) if self.posts.is_awaited() => ring.submit(&mut self.stats)?,
@@ -313,7 +349,9 @@ impl Driver {
 
     /// Anything staged that the kernel has not seen?
     pub(crate) fn has_staged(&mut self) -> bool {
-        self.posts.has_collecting() || self.backend.consumed() != self.backend.pushed()
+        self.posts.has_collecting()
+            || !self.patient.is_empty()
+            || self.backend.consumed() != self.backend.pushed()
     }
 
     pub(crate) fn now(&self) -> Instant {

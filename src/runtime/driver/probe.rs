@@ -91,6 +91,7 @@ fn require(ring: &IoUring) -> Result<(), StartError> {
         (opcode::PollAdd::CODE, "poll"),
         (opcode::AsyncCancel::CODE, "cancel"),
         (opcode::Read::CODE, "read"),
+        (opcode::Timeout::CODE, "timeout"),
     ];
     for (code, what) in needed {
         if !probe.is_supported(code) {

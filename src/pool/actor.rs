@@ -154,9 +154,12 @@ impl<C: Connector> Actor<C> {
 
     fn handle_commands(&mut self) -> bool {
         for _ in 0..COMMANDS_PER_POLL {
-            match self.inbox.try_recv() {
-                Ok(command) => self.shard.handle_command(command),
-                Err(_) => return false,
+            // Looking is cheaper than trying.
+            if self.inbox.is_empty() {
+                return false;
+            }
+            if let Ok(command) = self.inbox.try_recv() {
+                self.shard.handle_command(command);
             }
         }
         true

@@ -172,11 +172,9 @@ impl Local {
 
     /// Looks at the queues until one has something, for at most the busy-poll time; true when one has.
     fn spin(&self, deadline: Option<Instant>, limit: Option<Duration>) -> bool {
-        let begun = self.now();
-        let mut until = begun + limit.map_or(self.busy_poll.get(), |limit| limit.min(self.busy_poll.get()));
-        if let Some(deadline) = deadline {
-            until = until.min(deadline);
-        }
+        let length = limit.map_or(self.busy_poll.get(), |limit| limit.min(self.busy_poll.get()));
+        // Counted from the first look at the clock: what comes at once should not wait for one.
+        let mut end = None;
         loop {
             for _ in 0..SPINS_PER_CLOCK {
                 if self.driver.borrow_mut().has_news() {
@@ -190,8 +188,11 @@ impl Local {
                 std::hint::spin_loop();
             }
             let now = self.now();
-            if now >= until {
-                return deadline.is_some_and(|deadline| now >= deadline);
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return true;
+            }
+            if now >= *end.get_or_insert(now + length) {
+                return false;
             }
         }
     }

@@ -126,6 +126,9 @@ impl<C: Connector> Shard<C> {
             contain("a pooled connection", || drop(connection));
             return self.tell_gone(shard, slot, CloseReason::Shutdown, loan);
         }
+        if let Destination::Asker { shard, token } = to {
+            self.abroad.borrow_mut().leaving.insert((shard, token));
+        }
         self.departures.borrow_mut().push(Departure { slot, connection, to, loan });
         self.wake_actor();
     }
@@ -133,7 +136,11 @@ impl<C: Connector> Shard<C> {
     pub(crate) fn dispatch(&self, slot: SlotId, connection: Detached<C>, to: Destination, loan: Loan<C>) {
         match to {
             Destination::Asker { shard, token } => {
-                self.abroad.borrow_mut().leaving.remove(&(shard, token));
+                let mut abroad = self.abroad.borrow_mut();
+                if !abroad.leaving.is_empty() {
+                    abroad.leaving.remove(&(shard, token));
+                }
+                drop(abroad);
                 let grant = Command::Grant { token, lent: Lent { connection, loan } };
                 self.shared.send(shard, grant);
             }
@@ -152,11 +159,7 @@ impl<C: Connector> Shard<C> {
     /// Hands a granted connection to a task of another core.
     pub(super) fn lend(&self, shard: usize, token: Token, carrier: Box<Carrier<C>>) {
         let slot = carrier.slot;
-        {
-            let mut abroad = self.abroad.borrow_mut();
-            abroad.lends += 1;
-            abroad.leaving.insert((shard, token));
-        }
+        self.abroad.borrow_mut().lends += 1;
         let loan = Loan::new(self.spare_reference(), self.index, slot);
         if let Some(connection) = self.unload(carrier) {
             self.depart(Departure { slot, connection, to: Destination::Asker { shard, token }, loan });

@@ -43,62 +43,40 @@ pub trait Connection: Sized + 'static {
     fn close(self) -> impl Future<Output = ()>;
 }
 
-impl Connection for TcpStream {
-    type Detached = DetachedStream;
+/// Both kinds of stream are connections in the same way.
+macro_rules! stream_connection {
+    ($stream:ident) => {
+        impl Connection for $stream {
+            type Detached = DetachedStream;
 
-    #[inline]
-    fn is_quiet(&self) -> bool {
-        Stream::is_quiet(self)
-    }
+            #[inline]
+            fn is_quiet(&self) -> bool {
+                Stream::is_quiet(self)
+            }
 
-    #[inline]
-    fn arm(&mut self, watch: Watch) {
-        Stream::arm(self, watch);
-    }
+            #[inline]
+            fn arm(&mut self, watch: Watch) {
+                Stream::arm(self, watch);
+            }
 
-    fn poll_quiesce(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Stream::poll_quiesce(self, cx)
-    }
+            fn poll_quiesce(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Stream::poll_quiesce(self, cx)
+            }
 
-    fn detach(self) -> Result<DetachedStream, Self> {
-        TcpStream::detach(self)
-    }
+            fn detach(self) -> Result<DetachedStream, Self> {
+                $stream::detach(self)
+            }
 
-    fn attach(detached: DetachedStream) -> Self {
-        TcpStream::from(detached.attach())
-    }
+            fn attach(detached: DetachedStream) -> Self {
+                $stream::from(detached.attach())
+            }
 
-    async fn close(self) {
-        TcpStream::close(self).await;
-    }
+            async fn close(self) {
+                $stream::close(self).await;
+            }
+        }
+    };
 }
 
-impl Connection for UnixStream {
-    type Detached = DetachedStream;
-
-    #[inline]
-    fn is_quiet(&self) -> bool {
-        Stream::is_quiet(self)
-    }
-
-    #[inline]
-    fn arm(&mut self, watch: Watch) {
-        Stream::arm(self, watch);
-    }
-
-    fn poll_quiesce(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Stream::poll_quiesce(self, cx)
-    }
-
-    fn detach(self) -> Result<DetachedStream, Self> {
-        UnixStream::detach(self)
-    }
-
-    fn attach(detached: DetachedStream) -> Self {
-        UnixStream::from(detached.attach())
-    }
-
-    async fn close(self) {
-        UnixStream::close(self).await;
-    }
-}
+stream_connection!(TcpStream);
+stream_connection!(UnixStream);

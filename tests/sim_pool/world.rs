@@ -69,7 +69,8 @@ pub fn run(seed: u64, cores: usize) -> Outcome {
             ledger.fault(format!("core {position} spins: {polls} polls"));
         }
     }
-    for (shard, steps) in ledger.book().steps.clone().iter().enumerate() {
+    let steps = ledger.book().steps.clone();
+    for (shard, steps) in steps.iter().enumerate() {
         if let Err(what) = judge(steps, ledger.plan.fairness) {
             ledger.fault(format!("shard {shard}: {what}"));
         }

@@ -208,12 +208,16 @@ impl World {
         self.ledger.book().closing.get_or_insert_with(now);
         let begun = now();
         let drained = pool.drain(limit).await;
-        let (taken, held) = (now() - begun, self.ledger.book().held);
+        let taken = now() - begun;
+        let (held, live) = {
+            let book = self.ledger.book();
+            (book.held, book.live.clone())
+        };
         if taken > limit + Duration::from_millis(1) {
             self.ledger.fault(format!("a drain took {taken:?} of {limit:?}"));
         }
-        if drained.is_ok() && held > 0 {
-            self.ledger.fault(format!("drained, with {held} leases out"));
+        if drained.is_ok() && (held > 0 || live.iter().any(|live| *live > 0)) {
+            self.ledger.fault(format!("drained, with {held} leases out and {live:?} connections"));
         }
         drained.is_ok()
     }

@@ -167,11 +167,26 @@ impl Connection for Tracked {
 
     async fn close(self) {
         let Tracked { stream, mark } = self;
+        let mut unfinished = Unfinished(Some(mark.ledger().clone()));
         if mark.ledger().strikes(mark.ledger().plan.temper.connection_faults) {
             let pause = mark.ledger().book().random.up_to(Duration::from_millis(10));
             sleep(pause).await;
         }
         stream.close().await;
+        unfinished.0 = None;
         drop(mark);
+    }
+}
+
+/// A close that was begun is seen through, unless its core ends.
+struct Unfinished(Option<Ledger>);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(ledger) = &self.0
+            && ledger.book().killed.iter().all(Option::is_none)
+        {
+            ledger.fault("a connection's close is broken off");
+        }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
 
 use super::order::Step;
@@ -107,7 +107,11 @@ impl Ledger {
     }
 
     pub fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        match self.book.try_lock() {
+            Ok(book) => book,
+            Err(TryLockError::Poisoned(book)) => book.into_inner(),
+            Err(TryLockError::WouldBlock) => panic!("the book is open already, further up this very thread"),
+        }
     }
 
     pub fn fault(&self, what: impl Into<String>) {

@@ -272,3 +272,45 @@ pub fn judge(steps: &[Step], fairness: Fairness) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Step::{Left, Queued, Served, Woken};
+    use super::*;
+
+    fn queued(handle: u64, acquire: u64) -> Step {
+        Queued { handle, acquire }
+    }
+
+    fn granted(handle: u64, acquire: u64) -> [Step; 2] {
+        [Woken { acquire }, Served { handle, acquire }]
+    }
+
+    #[test]
+    fn the_judge_lets_arrival_pass_and_nothing_else() {
+        let both = |first: [Step; 2], second: [Step; 2]| {
+            [&[queued(1, 10), queued(2, 11)], &first[..], &second[..]].concat()
+        };
+        let in_order = both(granted(1, 10), granted(2, 11));
+        let overtaken = both(granted(2, 11), granted(1, 10));
+        assert!(judge(&in_order, Fairness::Fifo).is_ok());
+        assert!(judge(&overtaken, Fairness::Fifo).is_err());
+        // Between handles it is nobody's promise there.
+        assert!(judge(&overtaken, Fairness::RoundRobin).is_ok());
+        let given_up = [&[queued(1, 10), queued(2, 11), Left { acquire: 10 }], &granted(2, 11)[..]].concat();
+        assert!(judge(&given_up, Fairness::Fifo).is_ok());
+        let newcomer = [queued(1, 10), Served { handle: 2, acquire: 12 }];
+        assert!(judge(&newcomer, Fairness::Fifo).is_err());
+    }
+
+    #[test]
+    fn the_judge_lets_handles_take_turns_and_nothing_else() {
+        let waiting = [queued(1, 10), queued(1, 11), queued(2, 20)];
+        let turns = [&waiting[..], &granted(1, 10), &granted(2, 20), &granted(1, 11)].concat();
+        let hogged = [&waiting[..], &granted(1, 10), &granted(1, 11), &granted(2, 20)].concat();
+        let reversed = [&waiting[..], &granted(1, 11), &granted(2, 20), &granted(1, 10)].concat();
+        assert!(judge(&turns, Fairness::RoundRobin).is_ok());
+        assert!(judge(&hogged, Fairness::RoundRobin).is_err());
+        assert!(judge(&reversed, Fairness::RoundRobin).is_err(), "inside a handle it is by arrival");
+    }
+}

@@ -69,7 +69,8 @@ pub fn run(seed: u64, cores: usize) -> Outcome {
             ledger.fault(format!("core {position} spins: {polls} polls"));
         }
     }
-    for (shard, steps) in ledger.book().steps.clone().iter().enumerate() {
+    let steps = ledger.book().steps.clone();
+    for (shard, steps) in steps.iter().enumerate() {
         if let Err(what) = judge(steps, ledger.plan.fairness) {
             ledger.fault(format!("shard {shard}: {what}"));
         }
@@ -207,12 +208,16 @@ impl World {
         self.ledger.book().closing.get_or_insert_with(now);
         let begun = now();
         let drained = pool.drain(limit).await;
-        let (taken, held) = (now() - begun, self.ledger.book().held);
+        let taken = now() - begun;
+        let (held, live) = {
+            let book = self.ledger.book();
+            (book.held, book.live.clone())
+        };
         if taken > limit + Duration::from_millis(1) {
             self.ledger.fault(format!("a drain took {taken:?} of {limit:?}"));
         }
-        if drained.is_ok() && held > 0 {
-            self.ledger.fault(format!("drained, with {held} leases out"));
+        if drained.is_ok() && (held > 0 || live.iter().any(|live| *live > 0)) {
+            self.ledger.fault(format!("drained, with {held} leases out and {live:?} connections"));
         }
         drained.is_ok()
     }

@@ -13,10 +13,11 @@ use super::mesh::{Mail, Mailbox};
 use super::runtime_handle::RuntimeHandle;
 use super::threads::Runtime;
 
-/// Which of the machine's cores a runtime takes.
+/// Which of the machine's cores a runtime takes, out of those that the thread which builds it may run on: that thread
+/// should not be pinned itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Cores {
-    /// All that this process may run on.
+    /// All of them.
     #[default]
     All,
     /// The first so many of them.

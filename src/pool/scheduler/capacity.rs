@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{CloseReason, Lifecycle, Refusal, SlotId, State};
+use super::{CloseReason, Lifecycle, Notice, Refusal, SlotId, State};
 
 impl<C, W> State<C, W> {
     /// A lease ended cleanly and nobody waits: its connection goes in front of the idle ones. Otherwise nothing
@@ -17,6 +17,18 @@ impl<C, W> State<C, W> {
         self.slots.shelve(slot, connection);
         self.debug_check();
         None
+    }
+
+    /// A lease ended cleanly and somebody waits: the connection goes to the next waiter, whose notice is given at once.
+    /// Otherwise nothing happens and the connection comes back.
+    pub(crate) fn hand_over(&mut self, slot: SlotId, connection: C) -> Result<Notice<W>, C> {
+        if self.lifecycle != Lifecycle::Running || !self.slots.is_leased(slot) {
+            return Err(connection);
+        }
+        let Some(notice) = self.waiters.serve_next(slot) else { return Err(connection) };
+        self.slots.set_aside(slot, connection);
+        self.debug_check();
+        Ok(notice)
     }
 
     /// A lease ended cleanly: its connection goes to the next waiter or in front of the idle ones. With a

@@ -140,6 +140,20 @@ impl<W> Waiters<W> {
         Some(self.key(index))
     }
 
+    /// As [`grant_next`](Waiters::grant_next), and gives the notice at once.
+    pub(super) fn serve_next(&mut self, slot: SlotId) -> Option<Notice<W>> {
+        let index = self.rotation.serve(&mut self.entries)?;
+        self.cancel_deadline(index);
+        self.queued -= 1;
+        let waiter = self.key(index);
+        let entry = &mut self.entries[index as usize];
+        entry.fate = Fate::Granted(slot);
+        let Some(reply) = entry.reply.take() else {
+            unreachable!("a queued waiter can be told");
+        };
+        Some(Notice { waiter, reply })
+    }
+
     /// Ends a queued waiter, wherever it stands.
     pub(super) fn refuse(&mut self, waiter: WaiterKey, refusal: Refusal) {
         debug_assert!(matches!(self.fate(waiter), Fate::Queued), "only a queued waiter is refused");

@@ -116,6 +116,7 @@ impl<C: Connector> Shard<C> {
         let slot = carrier.slot;
         let slot_guard = LoseOnUnwind(self, slot);
         let guard = FailOnUnwind(self);
+        let mut notice = None;
         let mut state = self.state.borrow_mut();
         if carrier.clean && carrier.is_quiet() {
             // A connection that goes to a waiter at once is not idle, and so is not armed either.
@@ -126,13 +127,14 @@ impl<C: Connector> Shard<C> {
                     self.wake_actor();
                 }
             }
-            state.handle_release(slot, carrier);
+            match state.hand_over(slot, carrier) {
+                Ok(next) => notice = Some(next),
+                Err(carrier) => state.handle_release(slot, carrier),
+            }
         } else {
             let reason = if carrier.armed { CloseReason::Broken } else { CloseReason::Dirty };
             state.handle_discard(slot, carrier, reason);
         }
-        // Most often there is just the one waiter to tell that got this connection.
-        let notice = state.poll_notice();
         let settled = !state.has_output() && !state.wants_open();
         drop(state);
         guard.disarm();

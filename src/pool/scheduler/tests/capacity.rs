@@ -87,6 +87,22 @@ fn discarded_connection_holds_its_slot_until_it_is_closed() {
 }
 
 #[test]
+fn freed_connection_is_handed_to_the_next_waiter_with_its_notice() {
+    let (mut shard, grant) = single(limits(1));
+    let (first, second) = (queue(&mut shard, A), queue(&mut shard, B));
+    let (slot, connection) = (grant.slot, grant.connection);
+    let notice = shard.hand_over(slot, connection).expect("somebody waits");
+    assert_eq!((notice.waiter, notice.reply), (first, A.0));
+    assert!(shard.poll_notice().is_none(), "the notice is not given twice");
+    assert_eq!(shard.hand_over(slot, 66).err(), Some(66), "the slot is the waiter's now");
+    let grant = collect(&mut shard, first);
+    assert_eq!(grant.connection, connection);
+    shard.handle_cancel(second);
+    assert_eq!(shard.hand_over(grant.slot, grant.connection).err(), Some(connection), "nobody waits");
+    shard.check_invariants();
+}
+
+#[test]
 fn lost_connection_frees_its_slot_at_once() {
     let (mut shard, grant) = single(limits(1));
     queue(&mut shard, A);

@@ -206,7 +206,10 @@ impl World {
 
     fn release(&mut self, nth: usize) -> bool {
         let Some((slot, connection)) = self.pick_lease(nth) else { return false };
-        self.shard.handle_release(slot, connection);
+        match self.shard.hand_over(slot, connection) {
+            Ok(notice) => assert_eq!(self.serve(), Some(notice.waiter), "handed over out of turn"),
+            Err(connection) => self.shard.handle_release(slot, connection),
+        }
         true
     }
 

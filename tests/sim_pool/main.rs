@@ -5,6 +5,7 @@
 //! there on. A failure names its seed.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod checks;
 mod client;
 mod connector;
 mod cut;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use corelet::pool::{AcquireError, Pool, PoolStats, ShardStats};
+use corelet::pool::{AcquireError, Pool};
 use corelet::runtime::{
     CoreId, Faults, RuntimeHandle, Simulation, handle, now, sleep, spawn, timeout, yield_now,
 };
 use futures_channel::oneshot;
 
-use super::client::{self, Leased, Site, Tenant};
+use super::client::{self, Site};
 use super::connector::TrackedConnector;
 use super::cut::Cut;
 use super::ledger::{Ledger, Tally};
@@ -17,9 +17,7 @@ use super::plan::{Ending, Mishap, Plan};
 use super::upstream::{self, ADDRESS, Order, Orders};
 
 /// Longer than anything takes in a world where nothing goes wrong any more.
-const CALM: Duration = Duration::from_secs(1);
-/// Longer than the simulated network takes.
-const SETTLED: Duration = Duration::from_millis(20);
+pub const CALM: Duration = Duration::from_secs(1);
 /// A run that is not over by then never ends.
 const TURNS: u64 = 2_000_000;
 
@@ -86,15 +84,15 @@ pub fn run(seed: u64, cores: usize) -> Outcome {
 }
 
 #[derive(Clone)]
-struct World {
-    ledger: Ledger,
+pub struct World {
+    pub ledger: Ledger,
     faults: Faults,
     runtime: RuntimeHandle,
     cores: Vec<CoreId>,
     orders: Orders,
 }
 
-type TrackedPool = Pool<TrackedConnector>;
+pub type TrackedPool = Pool<TrackedConnector>;
 
 impl World {
     async fn live(self) {
@@ -147,7 +145,7 @@ impl World {
         self.orders.give(Order::Stop);
     }
 
-    fn site(&self, here: usize) -> Site {
+    pub fn site(&self, here: usize) -> Site {
         Site { ledger: self.ledger.clone(), here, cores: self.cores.clone() }
     }
 
@@ -229,142 +227,6 @@ impl World {
         sleep(CALM).await;
     }
 
-    /// The counts as they are at some moment, and what holds of them at every moment.
-    async fn look(&self, pool: &TrackedPool) -> PoolStats {
-        let Ok(stats) = timeout(CALM, pool.stats()).await else {
-            self.ledger.fault("stats() does not return");
-            return pool.stats().await;
-        };
-        let plan = &self.ledger.plan;
-        for (position, shard) in stats.shards.iter().enumerate() {
-            let killed = self.ledger.book().killed[position].is_some();
-            let fault = |what: &str| self.ledger.fault(format!("shard {position}: {what}: {shard:?}"));
-            if shard.scheduler_spawns != 1 && !killed {
-                fault("there is one scheduler for each shard");
-            }
-            if shard.scheduler_failures != 0 {
-                fault("a scheduler has failed");
-            }
-            let (fates, there) = (fates(shard), (shard.idle + shard.leased + shard.opening) as u64);
-            let pending = shard.acquires.wrapping_sub(fates);
-            if pending < shard.waiting as u64 || pending > (shard.waiting + shard.leased) as u64 {
-                fault("every acquire has one fate");
-            }
-            if shard.opens != shard.connect_failures + shard.closes.iter().sum::<u64>() + there {
-                fault("every open has one end");
-            }
-            if shard.connections() > plan.slots || shard.waiting > plan.max_waiters {
-                fault("a limit is exceeded");
-            }
-            if shard.waiting > 0 && shard.idle > 0 {
-                fault("somebody waits beside an idle connection");
-            }
-        }
-        stats
-    }
-
-    /// All is given back, and pool, connector and upstream agree on what there is.
-    async fn check_quiet(&self, pool: &TrackedPool) {
-        let stats = self.look(pool).await;
-        let (upstream, strangers) = self.ledger.upstream_counts();
-        let book = &mut *self.ledger.book();
-        let mut faults = Vec::new();
-        if book.held != 0 || strangers != 0 {
-            faults.push(format!("{} leases are out, {strangers} connections are nobody's", book.held));
-        }
-        for (position, shard) in stats.shards.iter().enumerate() {
-            let idle = if book.killed[position].is_some() { 0 } else { shard.idle };
-            if book.live[position] != idle || upstream[position] != idle {
-                faults.push(format!(
-                    "shard {position}: {idle} connections are idle, {} exist and the upstream has {}",
-                    book.live[position], upstream[position]
-                ));
-            }
-            if book.killed[position].is_some() {
-                continue;
-            }
-            if (shard.waiting, shard.leased, shard.opening, shard.closing) != (0, 0, 0, 0) {
-                faults.push(format!("shard {position} is not quiet: {shard:?}"));
-            }
-            let attempts = (book.attempts[position], book.failed_attempts[position]);
-            if attempts != (shard.opens, shard.connect_failures) {
-                faults.push(format!("shard {position}: {attempts:?} attempts, and it counts {shard:?}"));
-            }
-        }
-        book.faults.append(&mut faults);
-    }
-
-    /// Every slot of every shard that is left can be leased, all at the same time.
-    async fn check_capacity(&self, pool: &TrackedPool) {
-        let (plan, site) = (self.ledger.plan.clone(), self.site(0));
-        let killed = self.ledger.book().killed.clone();
-        for (home, killed_home) in killed.iter().enumerate() {
-            let tenant = site.tenant(pool, home);
-            if killed_home.is_some() {
-                if !matches!(
-                    site.try_acquire(&tenant, None, Cut::Never).await,
-                    Some(Err(AcquireError::Closed))
-                ) {
-                    self.ledger.fault("the shard of a killed core does not refuse as closed");
-                }
-                continue;
-            }
-            if killed[plan.temper.core].is_some() {
-                continue;
-            }
-            let mut leases = Vec::new();
-            for slot in 0..plan.slots {
-                match self.lease_at_last(&tenant).await {
-                    Ok(leased) => leases.push(leased),
-                    Err(error) => self.ledger.fault(format!("slot {slot} of shard {home} is lost: {error}")),
-                }
-            }
-            // Those who give up leave the queue, however far it is.
-            for micros in [0, 30, 300] {
-                let cut = Cut::After(Duration::from_micros(micros));
-                drop(site.acquire(&tenant, None, cut).await);
-            }
-            sleep(SETTLED).await;
-            let shard = self.look(pool).await.shards[home].clone();
-            if (shard.waiting, shard.leased) != (0, plan.slots) {
-                self.ledger.fault(format!("shard {home} lets somebody wait who has given up: {shard:?}"));
-            }
-            let waiter = site.try_acquire(&tenant, Some(CALM), Cut::Never);
-            let release = async {
-                sleep(Duration::from_millis(10)).await;
-                drop(leases.pop());
-            };
-            let (served, ()) = futures_util::future::join(waiter, release).await;
-            if !matches!(served, Some(Ok(_))) {
-                self.ledger.fault(format!("a waiter of shard {home} is not served by a release"));
-            }
-        }
-        sleep(CALM).await;
-        self.check_quiet(pool).await;
-    }
-
-    /// A lease that works. The network has its delays, so an attempt may fail even now, but not for ever.
-    async fn lease_at_last(&self, tenant: &Tenant) -> Result<Leased, String> {
-        let site = self.site(0);
-        let mut failures = Vec::new();
-        while failures.len() < 10 {
-            match site.try_acquire(tenant, Some(CALM), Cut::Never).await {
-                Some(Ok(mut leased)) => {
-                    if site.exchange(&mut leased, 1, Cut::Never).await {
-                        return Ok(leased);
-                    }
-                    failures.push("an exchange failed".to_owned());
-                }
-                Some(Err(error)) if error.is_connection_fault() => failures.push(error.to_string()),
-                Some(Err(error)) => return Err(error.to_string()),
-                None => unreachable!("it is not cut off"),
-            }
-            // Beyond the longest back-off.
-            sleep(CALM).await;
-        }
-        Err(failures.join("; "))
-    }
-
     async fn end(&self, pool: TrackedPool) {
         let plan = self.ledger.plan.clone();
         let site = self.site(0);
@@ -412,24 +274,4 @@ impl World {
         drop(pool);
         self.check_ended().await;
     }
-
-    async fn check_ended(&self) {
-        sleep(CALM).await;
-        let (upstream, strangers) = self.ledger.upstream_counts();
-        let book = &mut *self.ledger.book();
-        let left = book.live.iter().chain(&upstream).sum::<usize>() + strangers + book.held;
-        if left > 0 {
-            let what = format!("left after the end: {:?} {upstream:?} {strangers} {}", book.live, book.held);
-            book.faults.push(what);
-        }
-    }
-}
-
-fn fates(shard: &ShardStats) -> u64 {
-    shard.granted_immediately
-        + shard.granted_after_wait
-        + shard.cancelled
-        + shard.timed_out
-        + shard.saturated
-        + shard.refused
 }

@@ -14,9 +14,11 @@ use std::task::{Context, Poll};
 use crossbeam_channel::Receiver;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, Stream};
+use tracing::Instrument;
 
 use super::connection::Connection;
 use super::connector::Connector;
+use super::event::EventKind;
 use super::remote::Command;
 use super::scheduler::{Lifecycle, SlotId};
 use super::shard::{Departure, Destination, Shard};
@@ -68,6 +70,7 @@ impl<C: Connector> Port for Mail<C> {
     #[inline]
     fn turn_ends(&self) {
         self.shard.start_clocks();
+        self.shard.publish();
     }
 }
 
@@ -101,10 +104,11 @@ impl<C: Connector> Actor<C> {
         self.look_at_epoch();
         self.evict();
         let mut more = self.handle_commands();
-        if self.shard.next_deadline().is_some() {
+        if self.shard.next_deadline().is_some() || self.shard.has_leases_to_watch() {
             let now = self.shard.local.now();
             self.shard.with_state(|state| state.handle_deadline(now));
             self.shard.expire_forwards(now);
+            self.shard.look_for_leaks(now);
         }
         self.shard.flush();
         self.start_closing();
@@ -172,7 +176,8 @@ impl<C: Connector> Actor<C> {
         let now = self.shard.local.now();
         while let Some(slot) = self.shard.with_state(|state| state.poll_open(now)) {
             let shared = Arc::clone(&self.shard.shared);
-            self.openings.push(Box::pin(async move {
+            let span = tracing::debug_span!("connect", pool = shared.id, core = %self.shard.local.id());
+            let open = async move {
                 let limit = shared.settings.connect_timeout;
                 // Inside, because a connector may panic already when it makes its future.
                 let connect = async { timeout(limit, shared.connector.connect()).await };
@@ -184,14 +189,17 @@ impl<C: Connector> Actor<C> {
                     }
                 };
                 (slot, connected)
-            }));
+            };
+            self.openings.push(Box::pin(open.instrument(span)));
         }
     }
 
     fn start_closing(&mut self) {
         while let Some((slot, carrier, reason)) = self.shard.with_state(|state| state.poll_close()) {
             let Some(connection) = self.shard.unload(carrier) else { continue };
-            tracing::trace!(pool = self.shard.shared.id, ?reason, "closing a connection");
+            let (pool, core) = (self.shard.shared.id, self.shard.local.id());
+            tracing::debug!(pool, %core, reason = reason.name(), "closing a connection");
+            self.shard.observe(|| EventKind::Closed { reason });
             self.closings.push(Box::pin(async move {
                 // A panic must not cost the slot, not even one in making the future.
                 let _ = AssertUnwindSafe(async { connection.close().await }).catch_unwind().await;
@@ -244,8 +252,11 @@ impl<C: Connector> Actor<C> {
 
     fn connected(&self, slot: SlotId, connected: io::Result<C::Connection>) {
         let shard = &self.shard;
+        let (pool, core) = (shard.shared.id, shard.local.id());
         match connected {
             Ok(connection) => {
+                tracing::debug!(pool, %core, "a connection was opened");
+                shard.observe(|| EventKind::Opened);
                 let mut carrier = shard.load(shard.index, slot, connection);
                 shard.with_state(|state| {
                     if !state.has_waiters() {
@@ -255,9 +266,11 @@ impl<C: Connector> Actor<C> {
                 });
             }
             Err(error) => {
-                tracing::debug!(pool = shard.shared.id, %error, "a connection could not be opened");
+                tracing::debug!(pool, %core, %error, "a connection could not be opened");
+                let error = Arc::new(error);
+                shard.observe(|| EventKind::ConnectFailed { error: Arc::clone(&error) });
                 let now = shard.local.now();
-                shard.with_state(|state| state.handle_connect_failed(slot, Arc::new(error), now));
+                shard.with_state(|state| state.handle_connect_failed(slot, error, now));
             }
         }
     }

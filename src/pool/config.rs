@@ -1,11 +1,13 @@
 //! What a pool may be told when it is built.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::connector::Connector;
 use super::error::BuildError;
+use super::event::{Event, Observer};
 use super::pools::Pool;
-use super::scheduler::{Backoff, Limits};
+use super::scheduler::{Backoff, Limits, Overload, Shedding};
 use crate::runtime::RuntimeHandle;
 
 /// In which order the waiters of one shard are served.
@@ -28,6 +30,12 @@ pub(crate) struct Settings {
     pub(crate) acquire_timeout: Option<Duration>,
     pub(crate) connect_timeout: Duration,
     pub(crate) backoff: Backoff,
+    pub(crate) exact_admission: bool,
+    pub(crate) service_time: Option<Duration>,
+    pub(crate) shedding: Option<Shedding>,
+    pub(crate) warn_slow_acquires: Option<Duration>,
+    pub(crate) detect_leaks: Option<Duration>,
+    pub(crate) observer: Option<Observer>,
 }
 
 impl Settings {
@@ -38,6 +46,11 @@ impl Settings {
             max_connecting: self.max_connecting,
             fairness: self.fairness,
             backoff: self.backoff,
+            overload: Overload {
+                exact: self.exact_admission,
+                service_time: self.service_time,
+                leak_after: self.detect_leaks,
+            },
         }
     }
 }
@@ -62,6 +75,12 @@ impl<C: Connector> PoolBuilder<C> {
                 acquire_timeout: Some(Duration::from_secs(5)),
                 connect_timeout: Duration::from_secs(5),
                 backoff: Backoff { initial: Duration::from_millis(10), max: Duration::from_secs(1) },
+                exact_admission: false,
+                service_time: None,
+                shedding: None,
+                warn_slow_acquires: None,
+                detect_leaks: None,
+                observer: None,
             },
         }
     }
@@ -114,6 +133,89 @@ impl<C: Connector> PoolBuilder<C> {
     /// failure, up to `max`; 10 ms to 1 s by default.
     pub fn connect_backoff(mut self, initial: Duration, max: Duration) -> Self {
         self.settings.backoff = Backoff { initial, max: max.max(initial) };
+        self
+    }
+
+    /// Refuses an acquire at once, with [`AcquireError::WouldMissDeadline`](super::AcquireError::WouldMissDeadline),
+    /// when its turn would come after its deadline; off by default. It costs the caller no wait, and those behind it no
+    /// place in the queue.
+    ///
+    /// What counts is how many would be served before it, and the rate at which the shard serves while acquires wait,
+    /// which it measures; or the [expected service time](PoolBuilder::expected_service_time). Nobody is refused who
+    /// would be served in time at that rate, nor while a connection is idle or being opened or could be opened, nor
+    /// before a rate is known.
+    pub fn exact_admission(mut self) -> Self {
+        self.settings.exact_admission = true;
+        self
+    }
+
+    /// As [`exact_admission`](PoolBuilder::exact_admission), and instead of measuring assumes that a lease lasts so
+    /// long.
+    pub fn expected_service_time(mut self, time: Duration) -> Self {
+        self.settings.service_time = Some(time);
+        self.exact_admission()
+    }
+
+    /// Sheds acquires of a handle whose queue does not drain, with [`AcquireError::Shed`](super::AcquireError::Shed);
+    /// off by default. This is CoDel (Nichols and Jacobson, RFC 8289) with a state for each handle: when its acquires
+    /// have waited for more than `target` each, for an `interval` on end, one is shed when its turn comes, and the next
+    /// ones sooner and sooner until waits are short again. A handle's only waiter is never shed, and so no connection
+    /// becomes idle for it.
+    ///
+    /// A wait of up to `target` is good for throughput; 5% to 10% of the `interval`, which is to be about the time in
+    /// which clients notice and slow down. Both count in microseconds, up to 71 minutes. Handles can have settings of
+    /// their own: [`Handle::shedding`](super::Handle::shedding).
+    pub fn shed(mut self, target: Duration, interval: Duration) -> Self {
+        self.settings.shedding = Some(Shedding::new(target, interval));
+        self
+    }
+
+    /// Logs a warning for every acquire that is served after a wait of `limit` or longer, with the place in the program
+    /// where it was made, counts it and tells the [observer](PoolBuilder::on_event); off by default.
+    pub fn warn_slow_acquires(mut self, limit: Duration) -> Self {
+        self.settings.warn_slow_acquires = Some(limit);
+        self
+    }
+
+    /// Logs a warning, once, for every lease that has been out for `limit`, with the place in the program where it was
+    /// acquired, counts it and tells the [observer](PoolBuilder::on_event); off by default. It is told of after `limit`
+    /// and half as long again at most. The shard looks at its leases from time to time while some are out.
+    pub fn detect_leaks(mut self, limit: Duration) -> Self {
+        self.settings.detect_leaks = Some(limit.max(Duration::from_millis(1)));
+        self
+    }
+
+    /// Has `observer` told of what happens in the pool, on the core on which it happens. It runs between the steps of
+    /// the pool's work and holds them up: it should hand on what it hears, and return. It may use the pool, and its
+    /// panics are caught and logged.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::{Arc, atomic::{AtomicUsize, Ordering}};
+    /// use corelet::pool::{EventKind, Pool, TcpConnector};
+    ///
+    /// # use corelet::runtime::{Cores, Runtime, handle};
+    /// # let server = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    /// # let address = server.local_addr()?;
+    /// # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+    /// # runtime.block_on(move || async move {
+    /// let opened = Arc::new(AtomicUsize::new(0));
+    /// let count = Arc::clone(&opened);
+    /// let pool = Pool::builder(TcpConnector::new(address))
+    ///     .on_event(move |event| {
+    ///         if let EventKind::Opened = event.kind {
+    ///             count.fetch_add(1, Ordering::Relaxed);
+    ///         }
+    ///     })
+    ///     .build(&handle())?;
+    /// drop(pool.acquire().await?);
+    /// assert_eq!(opened.load(Ordering::Relaxed), 1);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// # })?.unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_event(mut self, observer: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.settings.observer = Some(Observer(Arc::new(observer)));
         self
     }
 

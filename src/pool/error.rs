@@ -24,8 +24,25 @@ pub enum AcquireError {
         /// The bound.
         limit: usize,
     },
+    /// Its turn would have come after its deadline, so it did not wait; see
+    /// [`exact_admission`](super::PoolBuilder::exact_admission).
+    #[error("{position} acquires would be served first, in {predicted_wait:?} at least: after the deadline")]
+    #[non_exhaustive]
+    WouldMissDeadline {
+        /// How many acquires would have been served before it.
+        position: usize,
+        /// How long it would have waited at the present rate, at least.
+        predicted_wait: Duration,
+    },
+    /// The handle's queue did not drain, and this acquire had to go; see [`shed`](super::PoolBuilder::shed).
+    #[error("shed after {waited:?}: this handle asks for more than the shard can serve; slow down")]
+    #[non_exhaustive]
+    Shed {
+        /// How long it had waited.
+        waited: Duration,
+    },
     /// The deadline came first.
-    #[error("no connection within {waited:?}: {}", describe_wait(*.stage, *.queued, .last_connect_error))]
+    #[error("no connection within {waited:?}: {}", describe_wait(*.stage, *.queued, *.position, .last_connect_error))]
     #[non_exhaustive]
     Timeout {
         /// What the acquire was waiting for.
@@ -34,6 +51,9 @@ pub enum AcquireError {
         waited: Duration,
         /// How many acquires were waiting at the shard that counted the deadline, this one included.
         queued: usize,
+        /// How many of those would have been served before it, counted up to 4,096; zero when the acquire was forwarded,
+        /// since only its home shard knows.
+        position: usize,
         /// Why the latest attempt to connect had failed, if none has succeeded since.
         last_connect_error: Option<Arc<io::Error>>,
     },
@@ -53,8 +73,23 @@ impl AcquireError {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
-            AcquireError::Saturated { .. } | AcquireError::Timeout { .. } | AcquireError::Connect { .. }
+            AcquireError::Saturated { .. }
+                | AcquireError::WouldMissDeadline { .. }
+                | AcquireError::Shed { .. }
+                | AcquireError::Timeout { .. }
+                | AcquireError::Connect { .. }
         )
+    }
+
+    /// Whether more was asked of the shard than it can serve: slowing down helps, and trying again at once does not.
+    pub fn is_overload(&self) -> bool {
+        match self {
+            AcquireError::Saturated { .. }
+            | AcquireError::WouldMissDeadline { .. }
+            | AcquireError::Shed { .. } => true,
+            AcquireError::Timeout { stage, .. } => matches!(stage, Stage::Waiting | Stage::Limited),
+            _ => false,
+        }
     }
 
     /// Whether the upstream, rather than the pool or its load, is at fault.
@@ -67,15 +102,18 @@ impl AcquireError {
     }
 }
 
-fn describe_wait(stage: Stage, queued: usize, last: &Option<Arc<io::Error>>) -> String {
+fn describe_wait(stage: Stage, queued: usize, position: usize, last: &Option<Arc<io::Error>>) -> String {
     let waiting = match stage {
         Stage::Waiting => "every slot was leased",
         Stage::Connecting => "a connection was still being opened",
+        Stage::Limited => "the handle had as many leases as it may",
         Stage::Forwarded => "the acquire was with another core",
     };
     match last {
-        Some(error) => format!("{waiting}, {queued} waiting, latest connect error: {error}"),
-        None => format!("{waiting}, {queued} waiting"),
+        Some(error) => {
+            format!("{waiting}, {queued} waiting, {position} ahead, latest connect error: {error}")
+        }
+        None => format!("{waiting}, {queued} waiting, {position} ahead"),
     }
 }
 
@@ -85,9 +123,13 @@ impl From<Refusal> for AcquireError {
             Refusal::Closed => AcquireError::Closed,
             Refusal::Failed => AcquireError::SchedulerFailed,
             Refusal::Saturated { limit } => AcquireError::Saturated { limit },
+            Refusal::WouldMiss { position, predicted } => {
+                AcquireError::WouldMissDeadline { position, predicted_wait: predicted }
+            }
+            Refusal::Shed { waited } => AcquireError::Shed { waited },
             Refusal::Deregistered => AcquireError::Deregistered,
-            Refusal::TimedOut { stage, waited, queued, last_connect_error } => {
-                AcquireError::Timeout { stage, waited, queued, last_connect_error }
+            Refusal::TimedOut { stage, waited, queued, position, last_connect_error } => {
+                AcquireError::Timeout { stage, waited, queued, position, last_connect_error }
             }
             Refusal::Connect(source) => AcquireError::Connect { source },
         }

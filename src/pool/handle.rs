@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::future::Future;
+use std::num::NonZeroU32;
+use std::panic::Location;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use super::error::AcquireError;
 use super::lease::Lease;
 use super::pools::Users;
 use super::remote::{Lent, Token};
-use super::scheduler::{Admission, HandleId, WaiterKey};
+use super::scheduler::{Admission, Asker, HandleId, Rules, Shedding, Site, WaiterKey};
 use super::shard::Shard;
 use crate::runtime::CoreId;
 
@@ -26,16 +28,74 @@ use crate::runtime::CoreId;
 pub struct Handle<C: Connector> {
     shard: Rc<Shard<C>>,
     home: usize,
+    /// An idle connection of this core may be leased without asking anything else.
+    plain: bool,
     id: HandleId,
     timeout: Option<Duration>,
+    rules: Rules,
     _users: Arc<Users<C>>,
 }
 
 impl<C: Connector> Handle<C> {
     pub(super) fn new(shard: Rc<Shard<C>>, home: usize, users: Arc<Users<C>>) -> Handle<C> {
         let id = shard.shared.next_handle_id();
-        let timeout = shard.shared.settings.acquire_timeout;
-        Handle { shard, home, id, timeout, _users: users }
+        let settings = &shard.shared.settings;
+        let (timeout, shedding) = (settings.acquire_timeout, settings.shedding);
+        let plain = home == shard.index && settings.detect_leaks.is_none();
+        Handle { shard, home, plain, id, timeout, rules: Rules { limit: None, shedding }, _users: users }
+    }
+
+    /// Limits this handle to so many leases at the same time (at least 1). A further acquire waits until one of them
+    /// ends, while others are served; then it goes to the end of the queue, or takes its handle's next turn. Its
+    /// deadline counts from the start, and so does its place in the bound of the queue. Acquires of the handle are
+    /// served in their order.
+    ///
+    /// Leases that the handle has already are not counted.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use corelet::pool::{AcquireError, Pool, Stage, TcpConnector};
+    ///
+    /// # use corelet::runtime::{Cores, Runtime, handle};
+    /// # let server = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    /// # let address = server.local_addr()?;
+    /// # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+    /// # runtime.block_on(move || async move {
+    /// let pool = Pool::builder(TcpConnector::new(address)).slots_per_core(2).build(&handle())?;
+    /// let tenant = pool.handle().limited(1);
+    /// let lease = tenant.acquire().await?;
+    ///
+    /// // There is another slot, but not for this tenant.
+    /// let second = tenant.acquire_within(Duration::from_millis(2)).await;
+    /// assert!(matches!(second, Err(AcquireError::Timeout { stage: Stage::Limited, .. })));
+    /// assert!(pool.acquire().await.is_ok());
+    ///
+    /// drop(lease);
+    /// assert!(tenant.acquire().await.is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// # })?.unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn limited(mut self, leases: usize) -> Handle<C> {
+        let leases = u32::try_from(leases).unwrap_or(u32::MAX);
+        self.rules.limit = Some(NonZeroU32::new(leases).unwrap_or(NonZeroU32::MIN));
+        self.plain = false;
+        self
+    }
+
+    /// Sheds acquires of this handle when they do not get served in time, as
+    /// [`PoolBuilder::shed`](super::PoolBuilder::shed) does for all handles.
+    #[must_use]
+    pub fn shedding(mut self, target: Duration, interval: Duration) -> Handle<C> {
+        self.rules.shedding = Some(Shedding::new(target, interval));
+        self
+    }
+
+    /// The handle's id, unique in the pool; it is what events and the log call it by.
+    pub fn id(&self) -> u64 {
+        self.id.0
     }
 
     /// Leases a connection of the home shard, within the pool's acquire time-out.
@@ -71,14 +131,21 @@ impl<C: Connector> Handle<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
+    #[track_caller]
     pub fn acquire(&self) -> Acquire<'_, C> {
-        Acquire { handle: self, stage: Stage::New }
+        self.acquire_from(Location::caller())
+    }
+
+    #[inline]
+    pub(super) fn acquire_from(&self, site: Site) -> Acquire<'_, C> {
+        Acquire { handle: self, stage: Stage::New, site }
     }
 
     /// As [`acquire`](Handle::acquire), with a time limit of its own.
     #[inline]
+    #[track_caller]
     pub fn acquire_within(&self, limit: Duration) -> Acquire<'_, C> {
-        Acquire { handle: self, stage: Stage::Within(limit) }
+        Acquire { handle: self, stage: Stage::Within(limit), site: Location::caller() }
     }
 
     /// Ends every acquire of this handle that waits with [`AcquireError::Deregistered`].
@@ -119,9 +186,23 @@ enum Stage {
 pub struct Acquire<'a, C: Connector> {
     handle: &'a Handle<C>,
     stage: Stage,
+    site: Site,
 }
 
 impl<C: Connector> Acquire<'_, C> {
+    /// How many acquires are served before this one, as the queue stands: others may leave it, and under round robin
+    /// others may come before. Who is held back by a [limit](Handle::limited) comes after all who are not. `None` when
+    /// it does not wait: it was not polled yet, has been decided, or waits at another core, whose queue cannot be seen
+    /// from here.
+    ///
+    /// Takes a step for each of those before it, and under round robin one for each handle that waits.
+    pub fn position(&self) -> Option<usize> {
+        match self.stage {
+            Stage::Waiting(waiter) => self.handle.shard.position(waiter),
+            _ => None,
+        }
+    }
+
     /// Whatever is not an acquire that an idle connection of this core serves.
     #[inline(never)]
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
@@ -142,11 +223,12 @@ impl<C: Connector> Acquire<'_, C> {
         timeout: Option<Duration>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Lease<C>, AcquireError>> {
-        let Handle { shard, home, id, .. } = self.handle;
+        let Handle { shard, home, id, rules, .. } = self.handle;
+        let asker = Asker { handle: *id, site: self.site, patience: timeout, rules: *rules };
         if *home != shard.index {
-            return self.forward(timeout, cx);
+            return self.forward(asker, cx);
         }
-        match shard.acquire(*id, timeout, cx) {
+        match shard.acquire(asker, cx) {
             Admission::Granted(grant) => {
                 debug_assert_eq!(grant.slot, grant.connection.slot, "a carrier knows its slot");
                 self.stage = Stage::Done;
@@ -163,13 +245,9 @@ impl<C: Connector> Acquire<'_, C> {
         }
     }
 
-    fn forward(
-        &mut self,
-        timeout: Option<Duration>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Lease<C>, AcquireError>> {
-        let Handle { shard, home, id, .. } = self.handle;
-        match shard.forward(*home, *id, timeout, cx) {
+    fn forward(&mut self, asker: Asker, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
+        let Handle { shard, home, .. } = self.handle;
+        match shard.forward(*home, asker, cx) {
             Ok(token) => {
                 self.stage = Stage::Forwarded(token);
                 Poll::Pending
@@ -206,9 +284,9 @@ impl<C: Connector> Future for Acquire<'_, C> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Handle { shard, home, .. } = self.handle;
+        let Handle { shard, plain, .. } = self.handle;
         if matches!(self.stage, Stage::New | Stage::Within(_))
-            && *home == shard.index
+            && *plain
             && shard.local.executor().spend_budget()
             && let Some(carrier) = shard.acquire_idle()
         {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash};
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -158,9 +159,13 @@ impl<C: Connector> Pool<C> {
     ///
     /// # Panics
     /// When not called on a core of the pool's runtime.
-    pub async fn acquire(&self) -> Result<Lease<C>, AcquireError> {
-        let handle = self.handle();
-        handle.acquire().await
+    #[track_caller]
+    pub fn acquire(&self) -> impl Future<Output = Result<Lease<C>, AcquireError>> {
+        let site = Location::caller();
+        async move {
+            let handle = self.handle();
+            handle.acquire_from(site).await
+        }
     }
 
     #[track_caller]
@@ -207,7 +212,8 @@ impl<C: Connector> Pool<C> {
         self.shared.is_closing()
     }
 
-    /// What each shard has done and holds, as each says at its next turn; of an ended one, its last counts.
+    /// What each shard has done and holds, as each says at its next turn; of an ended one, its last counts. The figures of
+    /// one shard agree with each other; those of different shards are taken at slightly different times.
     ///
     /// # Cancel safety
     /// Cancel safe.

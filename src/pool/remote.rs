@@ -12,7 +12,7 @@ use slab::Slab;
 
 use super::connection::Connection;
 use super::connector::Connector;
-use super::scheduler::{CloseReason, HandleId, Refusal, SlotId, Stage};
+use super::scheduler::{Asker, CloseReason, HandleId, Refusal, SlotId, Stage};
 use super::shared::{LeaseEnd, Loan};
 use super::stats::ShardStats;
 use crate::runtime::timer::{DeadlineKey, DeadlineQueue};
@@ -31,7 +31,7 @@ pub(crate) struct Lent<C: Connector> {
 /// fewer cache lines one takes.
 pub(crate) enum Command<C: Connector> {
     /// To the home shard: a task of shard `from` asks.
-    Acquire { handle: HandleId, from: usize, token: Token },
+    Acquire { asker: Asker, from: usize, token: Token },
     /// To the home shard: it has given up.
     Cancel { from: usize, token: Token },
     /// To the home shard: the handle is gone.
@@ -221,6 +221,7 @@ impl<D> Forwards<D> {
             stage: Stage::Forwarded,
             waited: forward.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
             queued,
+            position: 0,
             last_connect_error: None,
         };
         match std::mem::replace(&mut forward.stand, Stand::Refused(refusal)) {

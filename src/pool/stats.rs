@@ -1,5 +1,9 @@
 //! What a pool has done and holds, per shard and in sum.
+//!
+//! Figures of one shard agree with each other: they are taken between two transitions. Those of two shards are taken at
+//! slightly different times.
 
+use super::histogram::WaitHistogram;
 use super::scheduler::{CloseReason, Counters, Gauges};
 use crate::runtime::CoreId;
 
@@ -23,6 +27,19 @@ pub struct ShardStats {
     pub timed_out: u64,
     /// Refused because too many waited.
     pub saturated: u64,
+    /// Refused because they could not have been served before their deadline.
+    pub would_miss: u64,
+    /// Shed from the queue of a handle that did not drain.
+    pub shed: u64,
+    /// Held back, at first, because their handle had as many leases as it may; part of `capacity_waits`.
+    pub limit_waits: u64,
+    /// Served after a wait that the pool was told to warn of.
+    pub slow_acquires: u64,
+    /// How long those waited that were served after a wait (`granted_after_wait`), from the end of the turn in which
+    /// they came. A wait is added at the end of the turn in which the connection is collected.
+    pub waits: WaitHistogram,
+    /// Leases that were out for longer than the pool was told that leases should be.
+    pub leaks: u64,
     /// Refused for another reason: closed, failed, deregistered or no connection could be opened.
     pub refused: u64,
     /// Acquires of this core's tasks that were sent to another core's shard.
@@ -41,6 +58,8 @@ pub struct ShardStats {
     pub scheduler_failures: u64,
     /// Acquires waiting now.
     pub waiting: usize,
+    /// Of those, how many are held back by the limit of their handle.
+    pub held_back: usize,
     /// Connections idle now.
     pub idle: usize,
     /// Connections leased now, or granted and not yet collected.
@@ -66,6 +85,12 @@ impl ShardStats {
             cancelled: counters.cancelled,
             timed_out: counters.timed_out,
             saturated: counters.saturated,
+            would_miss: counters.would_miss,
+            shed: counters.shed,
+            limit_waits: counters.limit_waits,
+            slow_acquires: 0,
+            waits: WaitHistogram::default(),
+            leaks: 0,
             refused: counters.deregistered
                 + counters.refused_closed
                 + counters.refused_failed
@@ -78,6 +103,7 @@ impl ShardStats {
             scheduler_spawns: 0,
             scheduler_failures: 0,
             waiting: gauges.waiting,
+            held_back: gauges.held_back,
             idle: gauges.idle,
             leased: gauges.leased,
             opening: gauges.opening,
@@ -110,5 +136,12 @@ impl PoolStats {
     /// The sum of one count over all shards.
     pub fn sum(&self, count: impl Fn(&ShardStats) -> u64) -> u64 {
         self.shards.iter().map(count).sum()
+    }
+
+    /// How long acquires waited, on all shards.
+    pub fn waits(&self) -> WaitHistogram {
+        let mut waits = WaitHistogram::default();
+        self.shards.iter().for_each(|shard| waits.merge(&shard.waits));
+        waits
     }
 }

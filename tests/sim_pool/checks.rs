@@ -167,5 +167,7 @@ fn fates(shard: &ShardStats) -> u64 {
         + shard.cancelled
         + shard.timed_out
         + shard.saturated
+        + shard.would_miss
+        + shard.shed
         + shard.refused
 }

@@ -145,6 +145,8 @@ pub fn assert_settled(stats: &ShardStats) {
         + stats.cancelled
         + stats.timed_out
         + stats.saturated
+        + stats.would_miss
+        + stats.shed
         + stats.refused;
     assert_eq!(stats.acquires, fates, "every acquire has one fate: {stats:?}");
     let ended = stats.connect_failures + stats.closes.iter().sum::<u64>();

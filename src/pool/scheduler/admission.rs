@@ -1,10 +1,11 @@
 //! Asking for a connection, giving up, collecting.
 
+use std::time::Duration;
+
 use super::queue::Fate;
 use super::slots::Newest;
 use super::{
-    Admission, CloseReason, Grant, HandleId, Lifecycle, Notice, Refusal, SlotId, State, Taken, Ticket,
-    WaiterKey,
+    Admission, Asker, CloseReason, Grant, Lifecycle, Notice, Refusal, SlotId, State, Taken, Ticket, WaiterKey,
 };
 
 impl<C, W> State<C, W> {
@@ -20,24 +21,35 @@ impl<C, W> State<C, W> {
 
     /// Asks for a connection. The most recently used idle one for which `usable` holds is granted at once;
     /// those for which it does not hold are closed as broken. Otherwise the acquire is queued, unless the
-    /// queue is full, and `ticket` is asked for only then.
+    /// queue is full or it could not be served in time, and `ticket` is asked for only then.
     pub(crate) fn handle_acquire(
         &mut self,
-        handle: HandleId,
+        asker: Asker,
         mut usable: impl FnMut(&C) -> bool,
         ticket: impl FnOnce() -> Ticket<W>,
     ) -> Admission<C> {
         // Nothing is idle while somebody waits, nor in a shard that does not run: an idle connection is
         // answer enough to both questions, and no newcomer can overtake.
+        if !self.waiters.may_lease(asker.handle, asker.rules) {
+            return self.acquire_without_idle(asker, ticket);
+        }
         loop {
             match self.slots.lease_newest(&mut usable) {
                 Newest::Leased(grant) => {
                     self.counters.granted_immediately += 1;
+                    if asker.rules.limit.is_some() {
+                        let account = self.waiters.accounts.open(&asker);
+                        self.waiters.accounts.charge(account, grant.slot);
+                        self.slots.charge(grant.slot);
+                    }
+                    if self.overload.leak_after.is_some() {
+                        self.leases.note(grant.slot, asker.handle, asker.site);
+                    }
                     self.debug_check();
                     return Admission::Granted(grant);
                 }
                 Newest::Unusable(slot) => self.handle_evict(slot),
-                Newest::None => return self.acquire_without_idle(handle, ticket),
+                Newest::None => return self.acquire_without_idle(asker, ticket),
             }
         }
     }
@@ -54,6 +66,7 @@ impl<C, W> State<C, W> {
             Fate::Granted(slot) => {
                 self.counters.cancelled += 1;
                 let connection = self.slots.collect(slot);
+                self.waiters.discharge(slot);
                 self.supply(slot, connection);
             }
             Fate::Refused(_) | Fate::Free => {}
@@ -67,10 +80,19 @@ impl<C, W> State<C, W> {
         if matches!(self.waiters.fate(waiter), Fate::Queued) {
             return Taken::Pending;
         }
+        let (since, wait) = (self.waiters.since(waiter), self.waiters.wait(waiter));
         let taken = match self.waiters.remove(waiter).0 {
             Fate::Granted(slot) => {
                 self.counters.granted_after_wait += 1;
-                Taken::Granted(Grant { slot, connection: self.slots.collect(slot) })
+                let connection = self.slots.collect(slot);
+                self.waits.note(since, wait);
+                if self.waiters.accounts.is_charged(slot) {
+                    self.slots.charge(slot);
+                }
+                if self.overload.leak_after.is_some() {
+                    self.leases.note(slot, wait.handle, wait.site);
+                }
+                Taken::Granted(Grant { slot, connection })
             }
             Fate::Refused(refusal) => Taken::Refused(*refusal),
             Fate::Free => Taken::Gone,
@@ -86,25 +108,67 @@ impl<C, W> State<C, W> {
     }
 
     #[inline(never)]
-    fn acquire_without_idle(&mut self, handle: HandleId, ticket: impl FnOnce() -> Ticket<W>) -> Admission<C> {
+    fn acquire_without_idle(&mut self, asker: Asker, ticket: impl FnOnce() -> Ticket<W>) -> Admission<C> {
         let refusal = match self.lifecycle {
             Lifecycle::Closed => Refusal::Closed,
             Lifecycle::Failed => Refusal::Failed,
-            Lifecycle::Running if self.waiters.queued() >= self.max_waiters => {
+            Lifecycle::Running if self.waiters.waiting() >= self.max_waiters => {
                 Refusal::Saturated { limit: self.max_waiters }
             }
-            Lifecycle::Running => {
-                let waiter = self.waiters.enqueue(handle, ticket());
-                self.counters.not_at_once += 1;
-                self.counters.capacity_waits += 1;
-                self.sweep();
-                return Admission::Queued(waiter);
-            }
+            Lifecycle::Running => match self.would_miss(&asker) {
+                Some(refusal) => refusal,
+                None => return Admission::Queued(self.enqueue(asker, ticket())),
+            },
         };
         self.counters.not_at_once += 1;
         self.counters.count_refusal(&refusal);
         self.debug_check();
         Admission::Refused(refusal)
+    }
+
+    fn enqueue(&mut self, asker: Asker, ticket: Ticket<W>) -> WaiterKey {
+        let held_back = self.waiters.held_back();
+        let waiter = self.waiters.enqueue(asker, ticket);
+        self.counters.not_at_once += 1;
+        self.counters.capacity_waits += 1;
+        self.counters.limit_waits += (self.waiters.held_back() - held_back) as u64;
+        self.sweep();
+        waiter
+    }
+
+    /// Why an acquire that has to wait would do so in vain: at the rate at which the shard serves, its turn would come
+    /// after its deadline. Decided only where the rate is known and every connection that there can be is leased; and by
+    /// the least that it would have to wait, as if the next lease ended at once, so that nobody is refused who would
+    /// have been served in time at that rate.
+    fn would_miss(&self, asker: &Asker) -> Option<Refusal> {
+        let patience = asker.patience.filter(|_| self.overload.exact)?;
+        let leased = self.slots.leased();
+        if leased == 0 || self.slots.vacant() + self.slots.opening() + self.slots.idle() > 0 {
+            return None;
+        }
+        // Who is held back waits for his own leases, of which nothing is known.
+        if !self.waiters.may_lease(asker.handle, asker.rules) {
+            return None;
+        }
+        let position = self.waiters.position_of_newcomer(asker.handle);
+        let times =
+            |time: Duration, times: usize| time.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX));
+        let predicted = match self.overload.service_time {
+            // All leases run at the same time: that many are served in each round.
+            Some(service) => times(service, position / leased),
+            None => times(self.waiters.pace.interval()?, position),
+        };
+        (predicted > patience).then_some(Refusal::WouldMiss { position, predicted })
+    }
+
+    /// Ends those at the front of the queue that are to be shed. Somebody is left to be served, if somebody was there.
+    pub(super) fn shed(&mut self) {
+        let Some(now) = self.now else { return };
+        while let Some(waiter) = self.waiters.first()
+            && let Some(waited) = self.waiters.is_shed(waiter, now)
+        {
+            self.refuse(waiter, Refusal::Shed { waited });
+        }
     }
 
     /// Ends a queued waiter.
@@ -121,12 +185,16 @@ impl<C, W> State<C, W> {
         self.counters.count_refusal(&refusal);
         self.waiters.revoke(waiter, refusal);
         let connection = self.slots.collect(slot);
+        self.waiters.discharge(slot);
         self.supply(slot, connection);
     }
 
     /// A clean connection is at hand: to the next waiter, to the idle ones, or out.
     pub(super) fn supply(&mut self, slot: SlotId, connection: C) {
         if self.lifecycle == Lifecycle::Running {
+            if self.wants_time() {
+                self.shed();
+            }
             // Nothing is idle while somebody waits, so this is all that a sweep would find.
             if self.waiters.grant_next(slot).is_some() {
                 self.slots.set_aside(slot, connection);

@@ -22,8 +22,11 @@ impl<C, W> State<C, W> {
     /// A lease ended cleanly and somebody waits: the connection goes to the next waiter, whose notice is given at once.
     /// Otherwise nothing happens and the connection comes back.
     pub(crate) fn hand_over(&mut self, slot: SlotId, connection: C) -> Result<Notice<W>, C> {
-        if self.lifecycle != Lifecycle::Running || !self.slots.is_leased(slot) {
+        if self.lifecycle != Lifecycle::Running || !self.end_lease(slot) {
             return Err(connection);
+        }
+        if self.wants_time() {
+            self.shed();
         }
         let Some(notice) = self.waiters.serve_next(slot) else { return Err(connection) };
         self.slots.set_aside(slot, connection);
@@ -34,26 +37,42 @@ impl<C, W> State<C, W> {
     /// A lease ended cleanly: its connection goes to the next waiter or in front of the idle ones. With a
     /// stale id it is merely dropped.
     pub(crate) fn handle_release(&mut self, slot: SlotId, connection: C) {
-        if self.slots.is_leased(slot) {
+        if self.end_lease(slot) {
             self.supply(slot, connection);
         }
         self.debug_check();
     }
 
+    /// The lease of a slot is over, and no longer counts for a handle; whoever calls this says at once what becomes of
+    /// the connection. False when that connection is not out.
+    fn end_lease(&mut self, slot: SlotId) -> bool {
+        if self.slots.is_leased(slot) {
+            return true;
+        }
+        let charged = self.slots.discharge(slot);
+        if charged {
+            self.waiters.discharge(slot);
+        }
+        charged
+    }
+
     /// A lease ended and its connection must not be used again. The slot is not free until
     /// [`State::handle_closed`]. With a stale id the connection is merely dropped.
     pub(crate) fn handle_discard(&mut self, slot: SlotId, connection: C, reason: CloseReason) {
-        if self.slots.is_leased(slot) {
+        if self.end_lease(slot) {
             self.condemn(slot, connection, reason);
+            // Another of its handle's waiters may have joined its line, and something else may be idle.
+            self.sweep();
         }
         self.debug_check();
     }
 
     /// A leased connection has gone and there is nothing to close: the slot is free at once.
     pub(crate) fn handle_lost(&mut self, slot: SlotId, reason: CloseReason) {
-        if self.slots.is_leased(slot) {
+        if self.end_lease(slot) {
             self.counters.count_close(reason);
             self.slots.vacate(slot);
+            self.sweep();
         }
         self.debug_check();
     }
@@ -118,7 +137,10 @@ impl<C, W> State<C, W> {
     /// Brings idle connections and waiters together. What decides is what is there, not what has been
     /// announced, so it may run at any time and any number of times.
     pub(crate) fn sweep(&mut self) {
-        while self.waiters.queued() > 0 {
+        while self.waiters.queued() > 0 && self.slots.idle() > 0 {
+            if self.wants_time() {
+                self.shed();
+            }
             let Some(slot) = self.slots.reserve_newest() else {
                 break;
             };

@@ -19,6 +19,10 @@ pub(crate) struct Counters {
     pub timed_out: u64,
     /// Refused because the queue was full.
     pub saturated: u64,
+    /// Refused because its turn would have come too late.
+    pub would_miss: u64,
+    /// Shed from a queue that did not drain.
+    pub shed: u64,
     /// Refused because the handle had gone.
     pub deregistered: u64,
     /// Refused because the pool was closed.
@@ -29,6 +33,8 @@ pub(crate) struct Counters {
     pub refused_connect: u64,
     /// Acquires that were admitted and not granted at once.
     pub capacity_waits: u64,
+    /// Of those, acquires that were held back at first because their handle had as many leases as it may.
+    pub limit_waits: u64,
     /// Opens begun.
     pub opens: u64,
     /// Opens that failed.
@@ -42,6 +48,8 @@ pub(crate) struct Counters {
 pub(crate) struct Gauges {
     /// Acquires in the queue.
     pub waiting: usize,
+    /// Of those, acquires that are held back by their handle's limit.
+    pub held_back: usize,
     /// Connections nobody uses.
     pub idle: usize,
     /// Connections in use, those in `reserved` included.
@@ -73,6 +81,8 @@ impl Counters {
             + self.cancelled
             + self.timed_out
             + self.saturated
+            + self.would_miss
+            + self.shed
             + self.deregistered
             + self.refused_closed
             + self.refused_failed
@@ -88,6 +98,8 @@ impl Counters {
             Refusal::Closed => &mut self.refused_closed,
             Refusal::Failed => &mut self.refused_failed,
             Refusal::Saturated { .. } => &mut self.saturated,
+            Refusal::WouldMiss { .. } => &mut self.would_miss,
+            Refusal::Shed { .. } => &mut self.shed,
             Refusal::Deregistered => &mut self.deregistered,
             Refusal::TimedOut { .. } => &mut self.timed_out,
             Refusal::Connect(_) => &mut self.refused_connect,

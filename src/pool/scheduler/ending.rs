@@ -8,24 +8,31 @@ impl<C, W> State<C, W> {
     /// The acquires that were queued since the last call count their time from `now`. To be called soon: an acquire
     /// that stays queued meanwhile waits that much longer.
     pub(crate) fn start_clocks(&mut self, now: Instant) {
+        self.tell_time(now);
         self.waiters.start_clocks(now);
+        self.waiters.end_turn(now);
     }
 
     /// Refuses every queued waiter whose deadline is `now` or before.
     pub(crate) fn handle_deadline(&mut self, now: Instant) {
+        self.tell_time(now);
         while let Some(waiter) = self.waiters.pop_due(now) {
             // What an open can still serve: slots being opened, and vacant ones that wait for a back-off or
             // for their turn to be opened. They go to the first in order; the others wait for leases.
             let can_open = self.slots.opening() + self.slots.vacant();
-            let stage =
-                if self.waiters.is_among_next(can_open, waiter) { Stage::Connecting } else { Stage::Waiting };
+            let stage = match self.waiters.is_held_back(waiter) {
+                true => Stage::Limited,
+                false if self.waiters.is_among_next(can_open, waiter) => Stage::Connecting,
+                false => Stage::Waiting,
+            };
             let refusal = Refusal::TimedOut {
                 stage,
                 waited: self
                     .waiters
                     .since(waiter)
                     .map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
-                queued: self.waiters.queued(),
+                queued: self.waiters.waiting(),
+                position: self.waiters.position(waiter, Refusal::FURTHEST).unwrap_or_default(),
                 last_connect_error: self.retry.last_error().cloned(),
             };
             self.refuse(waiter, refusal);
@@ -36,12 +43,17 @@ impl<C, W> State<C, W> {
     /// A handle has gone: its queued waiters are refused and its uncollected grants passed on to others.
     /// Doing it twice, or for a handle that never waited, does nothing.
     pub(crate) fn handle_deregister(&mut self, handle: HandleId) {
-        // Queued ones first, or they would be given the connections that the revoked grants set free.
+        // Queued ones first, or they would be given the connections that the revoked grants set free; and first of
+        // all those that are held back, or they would be queued.
+        while let Some(waiter) = self.waiters.first_held_back_of(handle) {
+            self.refuse(waiter, Refusal::Deregistered);
+        }
         let first = self.waiters.first_beside(handle);
         self.for_each_of(handle, first, |state, waiter| state.refuse(waiter, Refusal::Deregistered));
         for waiter in self.waiters.granted_to(handle) {
             self.revoke(waiter, Refusal::Deregistered);
         }
+        self.waiters.forget_handle(handle);
         self.debug_check();
     }
 
@@ -64,9 +76,13 @@ impl<C, W> State<C, W> {
         self.debug_check();
     }
 
-    /// Refuses everybody who is queued, in the order in which they would have been served.
+    /// Refuses everybody who is queued, in the order in which they would have been served, and then those that are held
+    /// back.
     pub(super) fn refuse_all(&mut self, refusal: &Refusal) {
         while let Some(waiter) = self.waiters.first() {
+            self.refuse(waiter, refusal.clone());
+        }
+        while let Some(waiter) = self.waiters.first_held_back() {
             self.refuse(waiter, refusal.clone());
         }
     }

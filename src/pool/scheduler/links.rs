@@ -121,6 +121,12 @@ impl List {
     }
 }
 
+/// How many elements come before this one on its list, counted up to `bound`.
+pub(super) fn count_before<T: Linked>(items: &[T], index: u32, bound: usize) -> usize {
+    let before = |index: u32| items[index as usize].links().previous();
+    std::iter::successors(before(index), |&element| before(element)).take(bound).count()
+}
+
 #[inline]
 const fn some(index: u32) -> Option<u32> {
     if index == NONE { None } else { Some(index) }

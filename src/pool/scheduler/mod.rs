@@ -7,26 +7,35 @@
 //!
 //! The state holds no command sender and no join handle: whoever owns it decides how long it lives.
 
+mod accounts;
 mod admission;
+mod asker;
 mod backoff;
 mod capacity;
+mod codel;
 mod counters;
 mod ending;
+mod leases;
 mod links;
 mod outcome;
+mod pace;
 mod queue;
 mod rotation;
 mod slots;
 mod state;
+mod waits;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use asker::{Asker, Rules, Shedding, Site};
 pub(crate) use backoff::Backoff;
 pub(crate) use counters::{Counters, Gauges};
+pub(crate) use leases::Outstanding;
 pub(crate) use outcome::{Admission, Grant, Lifecycle, Notice, Refusal, Taken, Ticket};
 pub use outcome::{CloseReason, Stage};
-pub(crate) use state::{Limits, State};
+pub(crate) use state::{Limits, Overload, State};
+pub(crate) use waits::Wait;
 
 /// A handle's name inside its shard. Handles are not registered: the state knows those that wait, no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -75,6 +75,18 @@ pub(crate) enum Refusal {
         /// The bound that was met.
         limit: usize,
     },
+    /// Its turn would come after its deadline.
+    WouldMiss {
+        /// How many would be served before it.
+        position: usize,
+        /// The least that it would wait at the present rate.
+        predicted: Duration,
+    },
+    /// The queue does not drain, and it was this one's turn to make room.
+    Shed {
+        /// How long it had waited.
+        waited: Duration,
+    },
     /// The handle that asked is gone.
     Deregistered,
     /// The deadline came first.
@@ -85,11 +97,18 @@ pub(crate) enum Refusal {
         waited: Duration,
         /// How many acquires were queued then, this one included.
         queued: usize,
+        /// How many of them would have been served before it, counted up to [`Refusal::FURTHEST`].
+        position: usize,
         /// Why the latest open failed, if none has succeeded since.
         last_connect_error: Option<Arc<io::Error>>,
     },
     /// No connection could be opened and none is left that could become free.
     Connect(Arc<io::Error>),
+}
+
+impl Refusal {
+    /// Nobody's place in the queue is counted further.
+    pub(crate) const FURTHEST: usize = 4096;
 }
 
 /// What a waiter was waiting for when its time was up.
@@ -100,6 +119,8 @@ pub enum Stage {
     Waiting,
     /// For an open that was under way, in back-off or held back by the limit on simultaneous opens.
     Connecting,
+    /// For another lease of the same handle to end, which had as many as it may.
+    Limited,
     /// For another core, whose shard the handle is bound to.
     Forwarded,
 }

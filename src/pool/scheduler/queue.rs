@@ -3,13 +3,21 @@
 //! It decides nobody's fate. It knows each waiter's place, deadline and reply address, and forgets a waiter
 //! in constant time wherever it stands.
 //!
-//! A queued waiter is on a line of the rotation, one that is settled and whose notice was not polled on `fresh`; one
-//! whose notice was polled is on no list, and is found by its owner's key.
+//! A queued waiter is on a line of the rotation, or held back with its handle's account; one that is settled and whose
+//! notice was not polled on `fresh`; one whose notice was polled is on no list, and is found by its owner's key.
+
+#[cfg(test)]
+mod invariants;
+mod rules;
 
 use std::time::{Duration, Instant};
 
-use super::links::{Linked, Links, List, NONE};
+use super::accounts::Accounts;
+use super::asker::Asker;
+use super::links::{self, Linked, Links, List, NONE};
+use super::pace::Pace;
 use super::rotation::Rotation;
+use super::waits::Wait;
 use super::{HandleId, Notice, Refusal, SlotId, Ticket, WaiterKey};
 use crate::pool::Fairness;
 use crate::runtime::timer::{DeadlineKey, DeadlineQueue};
@@ -25,7 +33,12 @@ pub(super) struct Waiters<W> {
     unclocked: Vec<WaiterKey>,
     free: List,
     fresh: List,
+    /// Waiters in line. A connection that becomes free goes to one of them.
     queued: usize,
+    /// Waiters in no line, because their handle has as many leases as it may.
+    held_back: usize,
+    pub(super) accounts: Accounts,
+    pub(super) pace: Pace,
 }
 
 #[derive(Debug)]
@@ -38,8 +51,12 @@ struct Entry<W> {
     deadline: Option<DeadlineKey>,
     /// When its clock was started.
     since: Option<Instant>,
-    handle: HandleId,
-    /// Its line in the rotation, while it is queued.
+    asker: Asker,
+    /// How many waited when it came.
+    entered_at: u32,
+    /// That of its handle, while it is queued; [`NONE`] if the handle is held to nothing.
+    account: u32,
+    /// Its line in the rotation, while it stands in one; [`NONE`] while it is held back.
     line: u32,
     links: Links,
     /// Moves on when the entry falls free: from then on no key of the old waiter matches.
@@ -79,11 +96,14 @@ impl<W> Waiters<W> {
             free: List::new(),
             fresh: List::new(),
             queued: 0,
+            held_back: 0,
+            accounts: Accounts::default(),
+            pace: Pace::default(),
         }
     }
 
     /// Queues a waiter behind those of its line.
-    pub(super) fn enqueue(&mut self, handle: HandleId, ticket: Ticket<W>) -> WaiterKey {
+    pub(super) fn enqueue(&mut self, asker: Asker, ticket: Ticket<W>) -> WaiterKey {
         let Ticket { reply, timeout } = ticket;
         let index = match self.free.pop_front(&mut self.entries) {
             Some(index) => index,
@@ -95,7 +115,9 @@ impl<W> Waiters<W> {
                     timeout: None,
                     deadline: None,
                     since: None,
-                    handle,
+                    asker,
+                    entered_at: 0,
+                    account: NONE,
                     line: NONE,
                     links: Links::new(),
                     generation: 0,
@@ -104,17 +126,29 @@ impl<W> Waiters<W> {
             }
         };
         let key = self.key(index);
-        let line = self.rotation.join(handle, &mut self.entries, index);
         self.unclocked.push(key);
+        let entered_at = self.waiting() as u32;
         let entry = &mut self.entries[index as usize];
         entry.fate = Fate::Queued;
         entry.reply = Some(reply);
         entry.timeout = timeout;
         entry.since = None;
-        entry.handle = handle;
-        entry.line = line;
-        self.queued += 1;
+        entry.asker = asker;
+        entry.entered_at = entered_at;
+        entry.account = NONE;
+        if asker.rules.is_empty() {
+            self.join_line(index);
+        } else {
+            self.join_under_rules(index);
+        }
         key
+    }
+
+    fn join_line(&mut self, index: u32) {
+        let handle = self.entries[index as usize].asker.handle;
+        let line = self.rotation.join(handle, &mut self.entries, index);
+        self.entries[index as usize].line = line;
+        self.queued += 1;
     }
 
     /// What was queued since the last call, and still is, counts its time from `now`. Most waiters are served sooner
@@ -133,18 +167,22 @@ impl<W> Waiters<W> {
         self.unclocked = unclocked;
     }
 
+    /// A turn has ended: the rate of serving is measured.
+    pub(super) fn end_turn(&mut self, now: Instant) {
+        self.pace.end_turn(now, self.queued);
+    }
+
     /// Gives `slot` to the waiter whose turn it is.
     pub(super) fn grant_next(&mut self, slot: SlotId) -> Option<WaiterKey> {
-        let index = self.rotation.serve(&mut self.entries)?;
+        let index = self.serve(slot)?;
         self.settle(index, Fate::Granted(slot));
         Some(self.key(index))
     }
 
     /// As [`grant_next`](Waiters::grant_next), and gives the notice at once.
     pub(super) fn serve_next(&mut self, slot: SlotId) -> Option<Notice<W>> {
-        let index = self.rotation.serve(&mut self.entries)?;
+        let index = self.serve(slot)?;
         self.cancel_deadline(index);
-        self.queued -= 1;
         let waiter = self.key(index);
         let entry = &mut self.entries[index as usize];
         entry.fate = Fate::Granted(slot);
@@ -152,6 +190,22 @@ impl<W> Waiters<W> {
             unreachable!("a queued waiter can be told");
         };
         Some(Notice { waiter, reply })
+    }
+
+    /// Takes the waiter out whose turn it is.
+    #[inline]
+    fn serve(&mut self, slot: SlotId) -> Option<u32> {
+        let index = self.rotation.serve(&mut self.entries)?;
+        self.queued -= 1;
+        self.pace.grant();
+        self.pace.shrink(self.queued);
+        let account = self.entries[index as usize].account;
+        if account != NONE {
+            self.accounts.get_mut(account).step_out();
+            self.accounts.charge(account, slot);
+            self.promote(account);
+        }
+        Some(index)
     }
 
     /// Ends a queued waiter, wherever it stands.
@@ -183,7 +237,6 @@ impl<W> Waiters<W> {
             Fate::Queued => {
                 self.leave_line(index);
                 self.cancel_deadline(index);
-                self.queued -= 1;
             }
             Fate::Granted(_) | Fate::Refused(_) if reply.is_some() => {
                 self.fresh.remove(&mut self.entries, index);
@@ -240,7 +293,8 @@ impl<W> Waiters<W> {
     /// The waiters of a handle that have a grant to collect. Looks at every entry: for the few handles that go while
     /// they have one.
     pub(super) fn granted_to(&self, handle: HandleId) -> Vec<WaiterKey> {
-        let granted = |entry: &Entry<W>| entry.handle == handle && matches!(entry.fate, Fate::Granted(_));
+        let granted =
+            |entry: &Entry<W>| entry.asker.handle == handle && matches!(entry.fate, Fate::Granted(_));
         (0..self.entries.len() as u32)
             .filter(|index| granted(&self.entries[*index as usize]))
             .map(|index| self.key(index))
@@ -254,7 +308,13 @@ impl<W> Waiters<W> {
 
     /// Whose waiter it is.
     pub(super) fn handle(&self, waiter: WaiterKey) -> HandleId {
-        self.entries[waiter.index as usize].handle
+        self.entries[waiter.index as usize].asker.handle
+    }
+
+    /// What there is to tell about a waiter's wait, but for its length.
+    pub(super) fn wait(&self, waiter: WaiterKey) -> Wait {
+        let Entry { asker: Asker { handle, site, .. }, entered_at, .. } = self.entries[waiter.index as usize];
+        Wait { handle, site, position: entered_at, waited: Duration::ZERO }
     }
 
     /// When its clock was started; none while it has not been.
@@ -264,8 +324,28 @@ impl<W> Waiters<W> {
 
     /// Whether a queued waiter is among the next `bound` to be served.
     pub(super) fn is_among_next(&self, bound: usize, waiter: WaiterKey) -> bool {
-        let line = self.entries[waiter.index as usize].line;
-        self.rotation.is_among_next(bound, line, &self.entries, waiter.index)
+        self.position(waiter, bound).is_some_and(|position| position < bound)
+    }
+
+    /// How many are served before a queued waiter, if nobody comes or goes meanwhile, counted up to `bound`. Who is held
+    /// back comes after all who stand in line. Takes at most in the order of `bound` steps. `None` for one that is not
+    /// queued.
+    pub(super) fn position(&self, waiter: WaiterKey, bound: usize) -> Option<usize> {
+        if !matches!(self.fate(waiter), Fate::Queued) {
+            return None;
+        }
+        match self.entries[waiter.index as usize].line {
+            NONE => {
+                let ahead = links::count_before(&self.entries, waiter.index, bound);
+                Some((self.queued + ahead).min(bound))
+            }
+            line => Some(self.rotation.ahead(bound, line, &self.entries, waiter.index)),
+        }
+    }
+
+    /// How many would be served before a newcomer of this handle. Takes a step for each line under round robin.
+    pub(super) fn position_of_newcomer(&self, handle: HandleId) -> usize {
+        self.rotation.ahead_of_newcomer(handle)
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
@@ -277,6 +357,16 @@ impl<W> Waiters<W> {
         self.queued
     }
 
+    /// How many wait, in line or held back.
+    #[inline]
+    pub(super) fn waiting(&self) -> usize {
+        self.queued + self.held_back
+    }
+
+    pub(super) fn held_back(&self) -> usize {
+        self.held_back
+    }
+
     #[inline]
     pub(super) fn has_notices(&self) -> bool {
         !self.fresh.is_empty()
@@ -286,9 +376,21 @@ impl<W> Waiters<W> {
         WaiterKey { index, generation: self.entries[index as usize].generation }
     }
 
+    /// Takes a queued waiter out of its line, or from among those held back.
     fn leave_line(&mut self, index: u32) {
-        let line = self.entries[index as usize].line;
+        let Entry { line, account, .. } = self.entries[index as usize];
+        if line == NONE {
+            self.accounts.get_mut(account).held_back.remove(&mut self.entries, index);
+            self.held_back -= 1;
+            return;
+        }
         self.rotation.leave(line, &mut self.entries, index);
+        self.queued -= 1;
+        self.pace.shrink(self.queued);
+        if account != NONE {
+            self.accounts.get_mut(account).step_out();
+            self.promote(account);
+        }
     }
 
     fn cancel_deadline(&mut self, index: u32) {
@@ -299,40 +401,7 @@ impl<W> Waiters<W> {
 
     fn settle(&mut self, index: u32, fate: Fate) {
         self.cancel_deadline(index);
-        self.queued -= 1;
         self.entries[index as usize].fate = fate;
         self.fresh.push_back(&mut self.entries, index);
-    }
-
-    /// Every waiter is on the list its fate says; only queued ones have deadlines. Gives the slots that are
-    /// reserved for somebody.
-    #[cfg(test)]
-    pub(super) fn check_invariants(&self) -> Vec<SlotId> {
-        let standing = self.rotation.check_invariants(&self.entries);
-        assert_eq!(standing.len(), self.queued, "the count of queued waiters is that of the lines");
-        let fresh: Vec<u32> = self.fresh.iter(&self.entries).collect();
-        let free: Vec<u32> = self.free.iter(&self.entries).collect();
-        assert_eq!(fresh.len(), self.fresh.len());
-        let (mut reserved, mut silent, mut deadlines) = (Vec::new(), 0, 0);
-        for entry in &self.entries {
-            deadlines += usize::from(entry.deadline.is_some());
-            match &entry.fate {
-                Fate::Free => assert!(entry.reply.is_none() && entry.deadline.is_none()),
-                Fate::Queued => assert!(entry.reply.is_some(), "a queued waiter can be told"),
-                Fate::Granted(slot) => {
-                    reserved.push(*slot);
-                    silent += usize::from(entry.reply.is_none());
-                }
-                Fate::Refused(_) => silent += usize::from(entry.reply.is_none()),
-            }
-        }
-        assert_eq!(deadlines, self.deadlines.len(), "every pending deadline is some waiter's");
-        let entry = |index: &u32| &self.entries[*index as usize];
-        assert!(standing.iter().all(|index| matches!(entry(index).fate, Fate::Queued)));
-        assert!(free.iter().all(|index| matches!(entry(index).fate, Fate::Free)));
-        assert!(fresh.iter().all(|index| entry(index).reply.is_some()));
-        let listed = standing.len() + fresh.len() + free.len() + silent;
-        assert_eq!(listed, self.entries.len(), "no waiter is lost");
-        reserved
     }
 }

@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use super::HandleId;
-use super::links::{Linked, Links, List, NONE};
+use super::links::{self, Linked, Links, List, NONE};
 use crate::pool::Fairness;
 
 /// The lines of one shard.
@@ -87,28 +87,30 @@ impl Rotation {
         self.lines[self.line_of(handle)? as usize].waiters.front()
     }
 
-    /// Whether a waiter is among the next `bound` to be served, if nobody comes or goes meanwhile. Takes at
+    /// How many waiters are served before this one, if nobody comes or goes meanwhile, counted up to `bound`. Takes at
     /// most in the order of `bound` steps.
-    pub(super) fn is_among_next<T: Linked>(
-        &self,
-        bound: usize,
-        line: u32,
-        waiters: &[T],
-        index: u32,
-    ) -> bool {
-        let ahead_in_line = std::iter::successors(waiters[index as usize].links().previous(), |&before| {
-            waiters[before as usize].links().previous()
-        });
-        let ahead_in_line = ahead_in_line.take(bound).count();
+    pub(super) fn ahead<T: Linked>(&self, bound: usize, line: u32, waiters: &[T], index: u32) -> usize {
+        let ahead_in_line = links::count_before(waiters, index, bound);
+        self.ahead_with(bound, Some(line), ahead_in_line)
+    }
+
+    /// How many waiters would be served before a newcomer of this handle.
+    pub(super) fn ahead_of_newcomer(&self, handle: HandleId) -> usize {
+        let line = self.line_of(handle);
+        let ahead_in_line = line.map_or(0, |line| self.lines[line as usize].waiters.len());
+        self.ahead_with(usize::MAX, line, ahead_in_line)
+    }
+
+    fn ahead_with(&self, bound: usize, line: Option<u32>, ahead_in_line: usize) -> usize {
         // Each full round before this waiter's serves every line once; in its own round, only the lines in
         // front of its line. Its own line's share is those ahead of it.
         let mut ahead = ahead_in_line;
         let mut in_front = true;
         for other in self.turns.iter(&self.lines) {
             if ahead >= bound {
-                return false;
+                return bound;
             }
-            if other == line {
+            if Some(other) == line {
                 in_front = false;
             } else {
                 let rounds = ahead_in_line + usize::from(in_front);
@@ -118,7 +120,7 @@ impl Rotation {
                 break;
             }
         }
-        ahead < bound
+        ahead.min(bound)
     }
 
     fn line_of(&self, handle: HandleId) -> Option<u32> {

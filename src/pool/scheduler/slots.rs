@@ -23,6 +23,8 @@ pub(super) enum Phase {
     Reserved,
     /// The connection is with whoever leased it.
     Leased,
+    /// As `Leased`, and the lease counts for a handle with a limit.
+    Charged,
     /// To be closed and not yet fetched for it. On the list `doomed`.
     Doomed(CloseReason),
     /// Fetched; the peer may still see it, so the slot is not free yet.
@@ -238,6 +240,38 @@ impl<C> Slots<C> {
         self.is(id, Phase::Leased)
     }
 
+    /// Whether that very connection is out on lease, of whatever kind.
+    pub(super) fn is_out(&self, id: SlotId) -> bool {
+        self.is(id, Phase::Leased) || self.is(id, Phase::Charged)
+    }
+
+    /// A lease that has just begun counts for a handle with a limit.
+    pub(super) fn charge(&mut self, id: SlotId) {
+        debug_assert!(self.is_leased(id), "what is charged is a lease");
+        self.slots[id.index as usize].phase = Phase::Charged;
+    }
+
+    /// Makes a lease an ordinary one. False when it was one already.
+    pub(super) fn discharge(&mut self, id: SlotId) -> bool {
+        let charged = self.is(id, Phase::Charged);
+        if charged {
+            self.slots[id.index as usize].phase = Phase::Leased;
+        }
+        charged
+    }
+
+    /// Whether that slot counts for a handle with a limit, on lease or set aside.
+    #[cfg(test)]
+    pub(super) fn may_be_charged(&self, index: u32) -> bool {
+        matches!(self.slots[index as usize].phase, Phase::Charged | Phase::Reserved)
+    }
+
+    /// How many leases count for a handle with a limit.
+    #[cfg(test)]
+    pub(super) fn charged(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.phase == Phase::Charged).count()
+    }
+
     /// Whether that very connection is set aside for a waiter.
     #[cfg(test)]
     pub(super) fn is_reserved(&self, id: SlotId) -> bool {
@@ -293,7 +327,7 @@ impl<C> Slots<C> {
                 Phase::Opening => &mut opening,
                 Phase::Idle => &mut idle,
                 Phase::Reserved => &mut reserved,
-                Phase::Leased => &mut leased,
+                Phase::Leased | Phase::Charged => &mut leased,
                 Phase::Doomed(..) => &mut doomed,
                 Phase::Closing => &mut closing,
             };

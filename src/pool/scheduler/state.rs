@@ -4,13 +4,16 @@
 //! break) and `ending` (deadlines, handles that go, shutdown). Whoever changes anything calls
 //! [`State::debug_check`] last.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::backoff::{Backoff, Retry};
+use super::leases::Leases;
 use super::queue::Waiters;
 use super::slots::Slots;
-use super::{Counters, Gauges, Lifecycle, WaiterKey};
+use super::waits::Waits;
+use super::{Counters, Gauges, HandleId, Lifecycle, Outstanding, Rules, SlotId, Wait, WaiterKey};
 use crate::pool::Fairness;
+use crate::pool::histogram::WaitHistogram;
 
 /// What a shard is limited to.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +29,19 @@ pub(crate) struct Limits {
     pub fairness: Fairness,
     /// How long to leave a peer alone that could not be reached.
     pub backoff: Backoff,
+    /// What is done about more acquires than can be served.
+    pub overload: Overload,
+}
+
+/// What a shard does about more acquires than it can serve, beyond the bound on its queue, and what it watches.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Overload {
+    /// Refuse at once what cannot be served before its deadline.
+    pub exact: bool,
+    /// How long one lease takes, if that was said; otherwise what is measured counts.
+    pub service_time: Option<Duration>,
+    /// Leases that are out for longer are told of.
+    pub leak_after: Option<Duration>,
 }
 
 /// The slots and waiters of one shard. `C` is a connection, `W` the address to which a waiter's owner wants
@@ -33,8 +49,10 @@ pub(crate) struct Limits {
 ///
 /// What holds after every transition:
 /// - each slot is in exactly one phase, and an id whose connection has gone matches nothing;
-/// - no connection is idle while an acquire is queued, nor once the shard has stopped running, so that an
+/// - no connection is idle while an acquire stands in line, nor once the shard has stopped running, so that an
 ///   idle connection may be leased without asking about either;
+/// - an acquire that is queued stands in line unless its handle has as many leases, grants and acquires in line as
+///   it may;
 /// - a slot is reserved for exactly one waiter, which holds it until it collects, cancels or is revoked;
 /// - once the shard has stopped running, nobody is queued.
 #[derive(Debug)]
@@ -47,6 +65,11 @@ pub(crate) struct State<C, W> {
     pub(super) counters: Counters,
     pub(super) max_waiters: usize,
     pub(super) max_connecting: usize,
+    pub(super) overload: Overload,
+    pub(super) waits: Waits,
+    pub(super) leases: Leases,
+    /// The latest time that it was told.
+    pub(super) now: Option<Instant>,
 }
 
 impl<C, W> State<C, W> {
@@ -60,7 +83,54 @@ impl<C, W> State<C, W> {
             counters: Counters::default(),
             max_waiters: limits.max_waiters,
             max_connecting: limits.max_connecting,
+            overload: limits.overload,
+            waits: Waits::default(),
+            leases: Leases::default(),
+            now: None,
         }
+    }
+
+    /// Whether a decision about whom to serve would now depend on the time: then [`State::tell_time`] comes first.
+    #[inline]
+    pub(crate) fn wants_time(&self) -> bool {
+        self.waiters.accounts.shed()
+    }
+
+    pub(crate) fn tell_time(&mut self, now: Instant) {
+        self.now = Some(now);
+    }
+
+    /// How many are served before a queued acquire, if nobody comes or goes meanwhile. Who is held back comes last.
+    /// `None` for one that is not queued. Takes a step for each.
+    pub(crate) fn position(&self, waiter: WaiterKey) -> Option<usize> {
+        self.waiters.position(waiter, usize::MAX)
+    }
+
+    /// What the lease, or the grant, of that slot counts for, if it counts.
+    pub(crate) fn charged_to(&self, slot: SlotId) -> Option<(HandleId, Rules)> {
+        self.waiters.accounts.charged_to(slot)
+    }
+
+    /// Whether [`State::measure_waits`] has something to do.
+    #[inline]
+    pub(crate) fn has_unmeasured(&self) -> bool {
+        self.waits.is_pending()
+    }
+
+    /// Measures the waits of those that were served since the last call; `out` gets those of `least` or longer.
+    pub(crate) fn measure_waits(&mut self, now: Instant, least: Duration, out: &mut Vec<Wait>) {
+        self.waits.measure(now, least, out);
+    }
+
+    /// How long those that were served had waited.
+    pub(crate) fn waits(&self) -> &WaitHistogram {
+        &self.waits.histogram
+    }
+
+    /// Looks for leases that are out for too long. `out` gets each once. Gives whether any lease is out.
+    pub(crate) fn look_for_leaks(&mut self, now: Instant, out: &mut Vec<Outstanding>) -> bool {
+        let Some(limit) = self.overload.leak_after else { return false };
+        self.leases.look(&self.slots, now, limit, out)
     }
 
     /// The reply address of a queued waiter, to change it. `None` once its fate is known.
@@ -94,15 +164,15 @@ impl<C, W> State<C, W> {
         self.retry.until()
     }
 
-    /// Whether anybody is queued: a connection that becomes free now goes to a waiter.
+    /// Whether anybody stands in line: a connection that becomes free now goes to a waiter.
     #[inline]
     pub(crate) fn has_waiters(&self) -> bool {
         self.waiters.queued() > 0
     }
 
-    /// Whether anybody is queued or has a grant to collect.
+    /// Whether anybody is queued or has a grant to collect, or a handle is known.
     pub(crate) fn has_claims(&self) -> bool {
-        self.has_waiters() || self.slots.reserved() > 0
+        self.has_waiters() || self.slots.reserved() > 0 || !self.waiters.accounts.is_empty()
     }
 
     /// The most recently used idle connection, to be looked after.
@@ -128,7 +198,7 @@ impl<C, W> State<C, W> {
     /// Whether every slot is vacant, nobody waits and no output is left: a stopped shard may then go.
     #[cfg(test)]
     pub(crate) fn is_quiet(&self) -> bool {
-        let Gauges { waiting, idle, leased, reserved: _, opening, closing } = self.gauges();
+        let Gauges { waiting, held_back: _, idle, leased, reserved: _, opening, closing } = self.gauges();
         waiting + idle + leased + opening + closing == 0 && !self.has_output()
     }
 
@@ -140,7 +210,8 @@ impl<C, W> State<C, W> {
     /// What the shard holds now.
     pub(crate) fn gauges(&self) -> Gauges {
         Gauges {
-            waiting: self.waiters.queued(),
+            waiting: self.waiters.waiting(),
+            held_back: self.waiters.held_back(),
             idle: self.slots.idle(),
             leased: self.slots.leased(),
             reserved: self.slots.reserved(),
@@ -153,7 +224,13 @@ impl<C, W> State<C, W> {
     #[cfg(test)]
     pub(crate) fn check_invariants(&self) {
         self.slots.check_invariants();
-        let mut reserved = self.waiters.check_invariants();
+        let (mut reserved, charged) = self.waiters.check_invariants();
+        assert!(
+            charged.iter().all(|slot| self.slots.may_be_charged(*slot)),
+            "what counts is out or set aside"
+        );
+        let leases = charged.iter().filter(|slot| !reserved.iter().any(|granted| granted.index == **slot));
+        assert_eq!(leases.count(), self.slots.charged(), "every charged lease counts for a handle");
         assert!(reserved.iter().all(|slot| self.slots.is_reserved(*slot)), "a grant has its slot");
         let grants = reserved.len();
         reserved.sort_unstable_by_key(|slot| slot.index);
@@ -173,9 +250,9 @@ impl<C, W> State<C, W> {
     }
 
     fn check_totals(&self) {
-        let Gauges { waiting, idle, leased, reserved, opening, closing: _ } = self.gauges();
+        let Gauges { waiting, held_back, idle, leased, reserved, opening, closing: _ } = self.gauges();
         let running = self.lifecycle == Lifecycle::Running;
-        assert!(waiting == 0 || idle == 0, "a waiter and an idle connection meet at once");
+        assert!(waiting == held_back || idle == 0, "a waiter and an idle connection meet at once");
         assert!(running || waiting + idle == 0, "a stopped shard has nobody queued and nothing idle");
         assert!(waiting <= self.max_waiters, "{waiting} waiters, and {} may wait", self.max_waiters);
         assert!(opening <= self.max_connecting, "{opening} opens, of {} at most", self.max_connecting);

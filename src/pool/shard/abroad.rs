@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::ending::LoseOnUnwind;
 use super::{Departure, Destination, Reply, Shard};
@@ -11,7 +11,7 @@ use crate::pool::carrier::Carrier;
 use crate::pool::connection::Connection;
 use crate::pool::connector::Connector;
 use crate::pool::remote::{Cancelled, Command, Detached, Lent, RemoteGrant, Token};
-use crate::pool::scheduler::{Admission, CloseReason, HandleId, Refusal, SlotId, Ticket};
+use crate::pool::scheduler::{Admission, Asker, CloseReason, Refusal, SlotId, Stage, Ticket};
 use crate::pool::shared::{LeaseEnd, Loan, Shared};
 use crate::runtime::executor::contain;
 
@@ -20,22 +20,16 @@ const MAX_REFERENCES: usize = 64;
 
 impl<C: Connector> Shard<C> {
     /// Sends an acquire to its home shard.
-    pub(crate) fn forward(
-        &self,
-        home: usize,
-        handle: HandleId,
-        timeout: Option<Duration>,
-        cx: &mut Context<'_>,
-    ) -> Result<Token, Refusal> {
+    pub(crate) fn forward(&self, home: usize, asker: Asker, cx: &mut Context<'_>) -> Result<Token, Refusal> {
         if let Some(refusal) = self.shared.refusal(home) {
             return Err(refusal);
         }
         if self.ended.get() {
             return Err(self.end_refusal());
         }
-        let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), timeout);
+        let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), asker.patience);
         self.unclocked.set(true);
-        self.shared.send(home, Command::Acquire { handle, from: self.index, token });
+        self.shared.send(home, Command::Acquire { asker, from: self.index, token });
         Ok(token)
     }
 
@@ -44,7 +38,12 @@ impl<C: Connector> Shard<C> {
         token: Token,
         cx: &mut Context<'_>,
     ) -> Poll<Result<RemoteGrant<Lent<C>>, Refusal>> {
-        self.forwards.borrow_mut().poll(token, cx.waker())
+        let polled = self.forwards.borrow_mut().poll(token, cx.waker());
+        if let Poll::Ready(Err(refusal @ Refusal::TimedOut { stage: Stage::Forwarded, .. })) = &polled {
+            // The home shard has told of all others.
+            self.observe_refusal(refusal);
+        }
+        polled
     }
 
     pub(crate) fn cancel_forward(&self, token: Token) {
@@ -175,21 +174,25 @@ impl<C: Connector> Shard<C> {
         token: Token,
     ) {
         let carrier = self.load(self.index, slot, connection);
-        self.with_state(|state| state.handle_discard(slot, carrier, CloseReason::Broken));
+        let asker = self.with_state(|state| {
+            let asker = Asker::retried(state.charged_to(slot));
+            state.handle_discard(slot, carrier, CloseReason::Broken);
+            asker
+        });
         if self.abroad.borrow_mut().leaving.remove(&(shard, token)) {
-            self.acquire_for(HandleId::RETRIED, shard, token);
+            self.acquire_for(asker, shard, token);
         }
     }
 
     /// An acquire of a task on another core.
-    pub(super) fn acquire_for(&self, handle: HandleId, from: usize, token: Token) {
+    pub(super) fn acquire_for(&self, asker: Asker, from: usize, token: Token) {
         if self.shared.has_ended(from) {
             // Nobody is left there to take the answer.
             return;
         }
         let admission = self.with_state(|state| {
             state.handle_acquire(
-                handle,
+                asker,
                 |carrier| carrier.is_quiet(),
                 || Ticket {
                     reply: Reply::Remote { shard: from, token },
@@ -199,8 +202,12 @@ impl<C: Connector> Shard<C> {
             )
         });
         match admission {
-            Admission::Granted(grant) => self.lend(from, token, grant.connection),
+            Admission::Granted(grant) => {
+                self.watch_lease();
+                self.lend(from, token, grant.connection);
+            }
             Admission::Refused(refusal) => {
+                self.observe_refusal(&refusal);
                 self.shared.send(from, Command::Refuse { token, refusal: Box::new(refusal) })
             }
             Admission::Queued(waiter) => {
@@ -232,7 +239,7 @@ impl<C: Connector> Shard<C> {
     /// What another shard, or a user anywhere, has sent.
     pub(crate) fn handle_command(self: &Rc<Self>, command: Command<C>) {
         match command {
-            Command::Acquire { handle, from, token } => self.acquire_for(handle, from, token),
+            Command::Acquire { asker, from, token } => self.acquire_for(asker, from, token),
             Command::Cancel { from, token } => {
                 let waiter = {
                     let mut abroad = self.abroad.borrow_mut();

@@ -3,6 +3,7 @@
 use super::Shard;
 use crate::pool::carrier::Carrier;
 use crate::pool::connector::Connector;
+use crate::pool::event::EventKind;
 use crate::pool::scheduler::{CloseReason, Lifecycle, Refusal, SlotId};
 use crate::runtime::executor::contain;
 
@@ -34,6 +35,7 @@ impl<C: Connector> Shard<C> {
             core = %self.local.id(),
             "a pool shard's scheduler panicked; this shard grants nothing any more"
         );
+        self.observe(|| EventKind::SchedulerFailed);
         self.state.borrow_mut().drain_for_shutdown(Lifecycle::Failed);
         self.flush();
         self.wake_actor();
@@ -61,6 +63,7 @@ impl<C: Connector> Shard<C> {
         for home in 0..self.shared.links.len() {
             self.fail_home(home, &refusal);
         }
+        self.metrics.publish(|| stats.clone());
         self.shared.actor_ended(self.index, stats, outstanding);
     }
 

@@ -5,6 +5,7 @@
 
 mod abroad;
 mod ending;
+mod observe;
 mod serve;
 
 use std::cell::{Cell, RefCell};
@@ -18,8 +19,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::actor;
 use super::carrier::Carrier;
 use super::connector::Connector;
+use super::metrics::ShardMetrics;
 use super::remote::{Forwards, Lent, Token};
-use super::scheduler::{CloseReason, Lifecycle, SlotId, State, WaiterKey};
+use super::scheduler::{CloseReason, Lifecycle, SlotId, State, Wait, WaiterKey};
 use super::shared::{Loan, Shared};
 use super::stats::ShardStats;
 use crate::runtime::local::Local;
@@ -87,6 +89,15 @@ pub(crate) struct Shard<C: Connector> {
     ended: Cell<bool>,
     spawns: Cell<u64>,
     failures: Cell<u64>,
+    metrics: ShardMetrics,
+    /// For the waits that are told of at the end of a turn.
+    waits: RefCell<Vec<Wait>>,
+    slow_acquires: Cell<u64>,
+    leaks: Cell<u64>,
+    /// Leases are out that the actor looks at.
+    watches_leases: Cell<bool>,
+    /// When it does next.
+    next_look: Cell<Option<Instant>>,
 }
 
 impl<C: Connector> Shard<C> {
@@ -116,6 +127,12 @@ impl<C: Connector> Shard<C> {
             ended: Cell::new(false),
             spawns: Cell::new(0),
             failures: Cell::new(0),
+            metrics: ShardMetrics::new(shared.id, local.id()),
+            waits: RefCell::new(Vec::new()),
+            slow_acquires: Cell::new(0),
+            leaks: Cell::new(0),
+            watches_leases: Cell::new(false),
+            next_look: Cell::new(None),
         });
         match inbox {
             Some(inbox) => {
@@ -153,10 +170,7 @@ impl<C: Connector> Shard<C> {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let here = self.state.borrow().next_deadline();
         let forwarded = self.forwards.borrow().next_deadline();
-        match (here, forwarded) {
-            (Some(here), Some(forwarded)) => Some(here.min(forwarded)),
-            (here, forwarded) => here.or(forwarded),
-        }
+        [here, forwarded, self.next_look.get()].into_iter().flatten().min()
     }
 
     pub(crate) fn set_actor_wakes_at(&self, at: Option<Instant>) {
@@ -192,6 +206,9 @@ impl<C: Connector> Shard<C> {
         stats.lends = self.abroad.borrow().lends;
         stats.scheduler_spawns = self.spawns.get();
         stats.scheduler_failures = self.failures.get();
+        stats.waits = state.waits().clone();
+        stats.slow_acquires = self.slow_acquires.get();
+        stats.leaks = self.leaks.get();
         stats
     }
 

@@ -1,14 +1,15 @@
 //! Acquires and releases of this core's own tasks.
 
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use super::ending::{FailOnUnwind, LoseOnUnwind};
 use super::{Reply, Shard};
 use crate::pool::carrier::Carrier;
 use crate::pool::connector::Connector;
 use crate::pool::remote::Command;
-use crate::pool::scheduler::{Admission, CloseReason, HandleId, Notice, Refusal, Taken, Ticket, WaiterKey};
+use crate::pool::scheduler::{
+    Admission, Asker, CloseReason, HandleId, Notice, Refusal, Taken, Ticket, WaiterKey,
+};
 use crate::runtime::context;
 
 impl<C: Connector> Shard<C> {
@@ -24,21 +25,21 @@ impl<C: Connector> Shard<C> {
     }
 
     /// An acquire of this core's own shard.
-    pub(crate) fn acquire(
-        &self,
-        handle: HandleId,
-        timeout: Option<Duration>,
-        cx: &mut Context<'_>,
-    ) -> Admission<Box<Carrier<C>>> {
+    pub(crate) fn acquire(&self, asker: Asker, cx: &mut Context<'_>) -> Admission<Box<Carrier<C>>> {
         let guard = FailOnUnwind(self);
         let admission = self.state.borrow_mut().handle_acquire(
-            handle,
+            asker,
             |carrier| carrier.is_quiet(),
-            || Ticket { reply: Reply::Local(cx.waker().clone()), timeout },
+            || Ticket { reply: Reply::Local(cx.waker().clone()), timeout: asker.patience },
         );
         guard.disarm();
-        if !matches!(admission, Admission::Granted(_)) {
-            self.after_queueing();
+        match &admission {
+            Admission::Granted(_) => self.watch_lease(),
+            Admission::Queued(_) => self.after_queueing(),
+            Admission::Refused(refusal) => {
+                self.after_queueing();
+                self.observe_refusal(refusal);
+            }
         }
         admission
     }
@@ -53,8 +54,15 @@ impl<C: Connector> Shard<C> {
         let taken = self.state.borrow_mut().take(waiter);
         guard.disarm();
         match taken {
-            Taken::Granted(grant) => Poll::Ready(Ok(grant.connection)),
-            Taken::Refused(refusal) => Poll::Ready(Err(refusal)),
+            Taken::Granted(grant) => {
+                self.note_wait();
+                self.watch_lease();
+                Poll::Ready(Ok(grant.connection))
+            }
+            Taken::Refused(refusal) => {
+                self.observe_refusal(&refusal);
+                Poll::Ready(Err(refusal))
+            }
             Taken::Gone => Poll::Ready(Err(Refusal::Deregistered)),
             Taken::Pending => {
                 let replaced = match self.state.borrow_mut().reply_mut(waiter) {
@@ -67,6 +75,11 @@ impl<C: Connector> Shard<C> {
                 Poll::Pending
             }
         }
+    }
+
+    /// How many are served before a queued acquire.
+    pub(crate) fn position(&self, waiter: WaiterKey) -> Option<usize> {
+        self.state.borrow().position(waiter)
     }
 
     /// The caller of a queued acquire has gone.
@@ -119,6 +132,9 @@ impl<C: Connector> Shard<C> {
         let mut notice = None;
         let mut state = self.state.borrow_mut();
         if carrier.clean && carrier.is_quiet() {
+            if state.wants_time() {
+                state.tell_time(self.local.now());
+            }
             // A connection that goes to a waiter at once is not idle, and so is not armed either.
             if !carrier.armed && !state.has_waiters() {
                 carrier.arm();
@@ -178,8 +194,13 @@ impl<C: Connector> Shard<C> {
                 self.abroad.borrow_mut().waiters.remove(&(shard, token));
                 let taken = self.state.borrow_mut().take(notice.waiter);
                 match taken {
-                    Taken::Granted(grant) => self.lend(shard, token, grant.connection),
+                    Taken::Granted(grant) => {
+                        self.note_wait();
+                        self.watch_lease();
+                        self.lend(shard, token, grant.connection);
+                    }
                     Taken::Refused(refusal) => {
+                        self.observe_refusal(&refusal);
                         self.shared.send(shard, Command::Refuse { token, refusal: Box::new(refusal) })
                     }
                     Taken::Pending | Taken::Gone => {}
@@ -207,6 +228,7 @@ impl<C: Connector> Shard<C> {
     pub(super) fn start_clocks_now(&self) {
         let now = self.local.now();
         self.state.borrow_mut().start_clocks(now);
+        self.measure_waits(now);
         self.forwards.borrow_mut().start_clocks(now);
         let due = self.next_deadline();
         if due.is_some_and(|due| self.actor_wakes_at.get().is_none_or(|at| due < at)) {

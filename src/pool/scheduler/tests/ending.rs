@@ -13,8 +13,8 @@ fn deadline_is_exact_and_names_the_stage_the_time_and_the_queue() {
     shard.handle_deadline(start + MS * 5);
     assert_eq!(notices(&mut shard), [soon]);
     match collect_refusal(&mut shard, soon) {
-        Refusal::TimedOut { stage, waited, queued, last_connect_error } => {
-            assert_eq!((stage, waited, queued), (Stage::Waiting, MS * 5, 2));
+        Refusal::TimedOut { stage, waited, queued, position, last_connect_error } => {
+            assert_eq!((stage, waited, queued, position), (Stage::Waiting, MS * 5, 2, 1));
             assert!(last_connect_error.is_none());
         }
         other => panic!("expected a time-out, got {other:?}"),

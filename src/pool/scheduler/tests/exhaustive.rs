@@ -28,7 +28,7 @@ const ALPHABET: [Step; 16] = [
 
 fn small(fairness: Fairness, slots: usize, max_waiters: usize) -> Limits {
     let backoff = Backoff { initial: Duration::ZERO, max: Duration::ZERO };
-    Limits { slots, max_waiters, max_connecting: 2, fairness, backoff }
+    Limits { slots, max_waiters, max_connecting: 2, fairness, backoff, overload: Overload::default() }
 }
 
 fn enumerate(world: &World, depth: usize, visited: &mut u64) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{
-    Admission, Backoff, CloseReason, Grant, HandleId, Lifecycle, Limits, Refusal, SlotId, State, Taken,
-    Ticket, WaiterKey,
+    Admission, Asker, Backoff, CloseReason, Grant, HandleId, Lifecycle, Limits, Overload, Refusal, Rules,
+    SlotId, State, Taken, Ticket, WaiterKey,
 };
 use crate::pool::Fairness;
 
@@ -29,11 +29,27 @@ const MS: Duration = Duration::from_millis(1);
 const BACKOFF: Backoff = Backoff { initial: MS, max: Duration::from_millis(8) };
 
 fn limits(slots: usize) -> Limits {
-    Limits { slots, max_waiters: 64, max_connecting: 64, fairness: Fairness::Fifo, backoff: BACKOFF }
+    Limits {
+        slots,
+        max_waiters: 64,
+        max_connecting: 64,
+        fairness: Fairness::Fifo,
+        backoff: BACKOFF,
+        overload: Overload::default(),
+    }
 }
 
 fn round_robin(slots: usize) -> Limits {
     Limits { fairness: Fairness::RoundRobin, ..limits(slots) }
+}
+
+/// A handle that is held to nothing.
+fn asker(handle: HandleId) -> Asker {
+    under(handle, Rules::default())
+}
+
+fn under(handle: HandleId, rules: Rules) -> Asker {
+    Asker { handle, site: std::panic::Location::caller(), patience: None, rules }
 }
 
 fn any(_: &u32) -> bool {
@@ -50,7 +66,7 @@ fn refused() -> Arc<io::Error> {
 
 /// Acquires from an idle connection.
 fn lease(shard: &mut Shard, handle: HandleId) -> Grant<u32> {
-    match shard.handle_acquire(handle, any, no_ticket) {
+    match shard.handle_acquire(asker(handle), any, no_ticket) {
         Admission::Granted(grant) => grant,
         other => panic!("expected an immediate grant, got {other:?}"),
     }
@@ -63,7 +79,7 @@ fn queue(shard: &mut Shard, handle: HandleId) -> WaiterKey {
 
 fn queue_until(shard: &mut Shard, handle: HandleId, now: Instant, deadline: Option<Instant>) -> WaiterKey {
     let timeout = deadline.map(|deadline| deadline.saturating_duration_since(now));
-    let admission = shard.handle_acquire(handle, any, || Ticket { reply: handle.0, timeout });
+    let admission = shard.handle_acquire(asker(handle), any, || Ticket { reply: handle.0, timeout });
     shard.start_clocks(now);
     match admission {
         Admission::Queued(waiter) => waiter,
@@ -72,7 +88,7 @@ fn queue_until(shard: &mut Shard, handle: HandleId, now: Instant, deadline: Opti
 }
 
 fn refusal(shard: &mut Shard, handle: HandleId) -> Refusal {
-    match shard.handle_acquire(handle, any, no_ticket) {
+    match shard.handle_acquire(asker(handle), any, no_ticket) {
         Admission::Refused(refusal) => refusal,
         other => panic!("expected to be refused, got {other:?}"),
     }

@@ -40,6 +40,7 @@ fn any_limits() -> impl Strategy<Value = Limits> {
             max_connecting,
             fairness,
             backoff: BACKOFF,
+            overload: Overload::default(),
         },
     )
 }
@@ -71,7 +72,7 @@ proptest! {
                 shard.handle_cancel(waiter);
             } else {
                 let ticket = || Ticket { reply: 0, timeout: None };
-                match shard.handle_acquire(handle, |_| true, ticket) {
+                match shard.handle_acquire(asker(handle), |_| true, ticket) {
                     Admission::Queued(waiter) => live.push(waiter),
                     // Refused exactly when the queue is full of the living.
                     other => {

@@ -161,7 +161,7 @@ impl World {
         let before = self.shard.gauges();
         let timeout = deadline.map(|deadline| deadline.saturating_duration_since(self.now));
         let ticket = || Ticket { reply: handle.0, timeout };
-        let admission = self.shard.handle_acquire(handle, |_| usable, ticket);
+        let admission = self.shard.handle_acquire(asker(handle), |_| usable, ticket);
         self.shard.start_clocks(self.now);
         match admission {
             Admission::Granted(grant) => {

@@ -1,0 +1,74 @@
+//! Who asks for a connection, from where, and what the handle is held to.
+
+use std::num::NonZeroU32;
+use std::panic::Location;
+use std::time::Duration;
+
+use super::HandleId;
+
+/// The place in the program at which an acquire was made.
+pub(crate) type Site = &'static Location<'static>;
+
+/// Who asks. It travels with a forwarded acquire, so that the home shard decides about it as about its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    pub handle: HandleId,
+    /// Where the acquire was made.
+    pub site: Site,
+    /// How long the caller will wait in all, whoever keeps the deadline; `None` for as long as it takes.
+    pub patience: Option<Duration>,
+    pub rules: Rules,
+}
+
+impl Asker {
+    /// Stands in for the asker of an acquire that is decided anew, for the handle that its lost grant had counted for.
+    #[track_caller]
+    pub(crate) fn retried(charged_to: Option<(HandleId, Rules)>) -> Asker {
+        let (handle, rules) = charged_to.unwrap_or((HandleId::RETRIED, Rules::default()));
+        Asker { handle, site: Location::caller(), patience: None, rules }
+    }
+}
+
+/// What one handle is held to. Most are held to nothing, and are then not known to the shard unless they wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// Leases it may have at the same time.
+    pub limit: Option<NonZeroU32>,
+    /// When its waiters are shed.
+    pub shedding: Option<Shedding>,
+}
+
+impl Rules {
+    /// Held to nothing.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.limit.is_none() && self.shedding.is_none()
+    }
+}
+
+/// The two parameters of CoDel, in microseconds, so that they travel in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shedding {
+    target: u32,
+    interval: NonZeroU32,
+}
+
+impl Shedding {
+    pub(crate) fn new(target: Duration, interval: Duration) -> Shedding {
+        let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        Shedding {
+            target: micros(target),
+            interval: NonZeroU32::new(micros(interval)).unwrap_or(NonZeroU32::MIN),
+        }
+    }
+
+    /// The wait that is tolerated for ever.
+    pub(crate) fn target(self) -> Duration {
+        Duration::from_micros(self.target.into())
+    }
+
+    /// For how long the wait must have been longer before the first is shed.
+    pub(crate) fn interval(self) -> Duration {
+        Duration::from_micros(self.interval.get().into())
+    }
+}

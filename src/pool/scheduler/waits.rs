@@ -1,0 +1,56 @@
+//! How long the waiters that were served had waited.
+//!
+//! Who is served within the turn in which it came has no clock and waited for no time. All others are noted, and
+//! measured together at the end of the turn by one look at the clock.
+
+use std::time::{Duration, Instant};
+
+use super::HandleId;
+use super::asker::Site;
+use crate::pool::histogram::WaitHistogram;
+
+/// A waiter that has collected its connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    pub handle: HandleId,
+    /// Where the acquire was made.
+    pub site: Site,
+    /// How many waited when it came.
+    pub position: u32,
+    /// How long it waited.
+    pub waited: Duration,
+}
+
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
+pub(super) struct Waits {
+    pub(super) histogram: WaitHistogram,
+    /// Served since the last measurement, and when their clocks were started.
+    unmeasured: Vec<(Instant, Wait)>,
+}
+
+impl Waits {
+    #[inline]
+    pub(super) fn note(&mut self, since: Option<Instant>, wait: Wait) {
+        match since {
+            None => self.histogram.record(Duration::ZERO),
+            Some(since) => self.unmeasured.push((since, wait)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_pending(&self) -> bool {
+        !self.unmeasured.is_empty()
+    }
+
+    /// Measures, and puts those that waited for `least` or longer into `out`.
+    pub(super) fn measure(&mut self, now: Instant, least: Duration, out: &mut Vec<Wait>) {
+        for (since, mut wait) in self.unmeasured.drain(..) {
+            wait.waited = now.saturating_duration_since(since);
+            self.histogram.record(wait.waited);
+            if wait.waited >= least {
+                out.push(wait);
+            }
+        }
+    }
+}

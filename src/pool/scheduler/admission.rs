@@ -64,17 +64,14 @@ impl<C, W> State<C, W> {
 
     /// Collects what became of a waiter. Anything but `Pending` ends it.
     pub(crate) fn take(&mut self, waiter: WaiterKey) -> Taken<C> {
-        if matches!(self.waiters.fate(waiter), Fate::Queued) {
-            return Taken::Pending;
-        }
-        let taken = match self.waiters.remove(waiter).0 {
+        let taken = match self.waiters.settle_up(waiter) {
             Fate::Granted(slot) => {
                 self.counters.granted_after_wait += 1;
                 Taken::Granted(Grant { slot, connection: self.slots.collect(slot) })
             }
+            Fate::Queued => return Taken::Pending,
             Fate::Refused(refusal) => Taken::Refused(*refusal),
             Fate::Free => Taken::Gone,
-            Fate::Queued => unreachable!("a queued waiter has just been excluded"),
         };
         self.debug_check();
         taken
@@ -97,7 +94,8 @@ impl<C, W> State<C, W> {
                 let waiter = self.waiters.enqueue(handle, ticket());
                 self.counters.not_at_once += 1;
                 self.counters.capacity_waits += 1;
-                self.sweep();
+                // Nothing is idle, so there is nothing to sweep.
+                self.debug_check();
                 return Admission::Queued(waiter);
             }
         };

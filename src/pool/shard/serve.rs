@@ -116,7 +116,6 @@ impl<C: Connector> Shard<C> {
         let slot = carrier.slot;
         let slot_guard = LoseOnUnwind(self, slot);
         let guard = FailOnUnwind(self);
-        let mut notice = None;
         let mut state = self.state.borrow_mut();
         if carrier.clean && carrier.is_quiet() {
             // A connection that goes to a waiter at once is not idle, and so is not armed either.
@@ -128,7 +127,13 @@ impl<C: Connector> Shard<C> {
                 }
             }
             match state.hand_over(slot, carrier) {
-                Ok(next) => notice = Some(next),
+                Ok(next) => {
+                    drop(state);
+                    guard.disarm();
+                    slot_guard.disarm();
+                    // One waiter fewer, and one connection as before: nothing else follows from it.
+                    return self.tell(next);
+                }
                 Err(carrier) => state.handle_release(slot, carrier),
             }
         } else {
@@ -139,9 +144,6 @@ impl<C: Connector> Shard<C> {
         drop(state);
         guard.disarm();
         slot_guard.disarm();
-        if let Some(notice) = notice {
-            self.tell(notice);
-        }
         if !settled {
             self.flush();
         }
@@ -152,6 +154,13 @@ impl<C: Connector> Shard<C> {
     pub(crate) fn flush(&self) {
         if self.ended.get() {
             return self.close_late();
+        }
+        let idle = {
+            let state = self.state.borrow();
+            !state.has_output() && !state.wants_open()
+        };
+        if idle {
+            return;
         }
         loop {
             let notice = self.state.borrow_mut().poll_notice();

@@ -126,6 +126,13 @@ impl<C: Connector> Acquire<'_, C> {
     #[inline(never)]
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
         let timeout = match self.stage {
+            Stage::Waiting(waiter) => match self.handle.shard.collect(waiter) {
+                Some(carrier) => {
+                    self.stage = Stage::Done;
+                    return Poll::Ready(Ok(Lease::new(carrier)));
+                }
+                None => return self.proceed(cx),
+            },
             Stage::New => self.handle.timeout,
             Stage::Within(limit) => Some(limit),
             _ => return self.proceed(cx),

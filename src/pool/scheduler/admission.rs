@@ -62,6 +62,17 @@ impl<C, W> State<C, W> {
         reply
     }
 
+    /// Collects the connection that a waiter was granted and told of. For all that may be otherwise there is
+    /// [`take`](State::take).
+    #[inline]
+    pub(crate) fn collect(&mut self, waiter: WaiterKey) -> Option<C> {
+        let slot = self.waiters.collect_told(waiter)?;
+        self.counters.granted_after_wait += 1;
+        let connection = self.slots.collect(slot);
+        self.debug_check();
+        Some(connection)
+    }
+
     /// Collects what became of a waiter. Anything but `Pending` ends it.
     pub(crate) fn take(&mut self, waiter: WaiterKey) -> Taken<C> {
         let taken = match self.waiters.settle_up(waiter) {

@@ -172,6 +172,20 @@ impl<W> Waiters<W> {
         entry.fate = Fate::Refused(Box::new(refusal));
     }
 
+    /// Forgets a waiter that was granted a slot and told so.
+    #[inline]
+    pub(super) fn collect_told(&mut self, waiter: WaiterKey) -> Option<SlotId> {
+        let entry = self.entries.get_mut(waiter.index as usize)?;
+        let Fate::Granted(slot) = entry.fate else { return None };
+        if entry.generation != waiter.generation || entry.reply.is_some() {
+            return None;
+        }
+        entry.fate = Fate::Free;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push_front(&mut self.entries, waiter.index);
+        Some(slot)
+    }
+
     /// Forgets a waiter whose fate is known and gives it; leaves one that is queued where it is.
     pub(super) fn settle_up(&mut self, waiter: WaiterKey) -> Fate {
         let index = waiter.index;

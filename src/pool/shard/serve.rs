@@ -43,6 +43,15 @@ impl<C: Connector> Shard<C> {
         admission
     }
 
+    /// The connection that a queued acquire was granted; otherwise nothing has changed.
+    #[inline]
+    pub(crate) fn collect(&self, waiter: WaiterKey) -> Option<Box<Carrier<C>>> {
+        let guard = FailOnUnwind(self);
+        let collected = self.state.borrow_mut().collect(waiter);
+        guard.disarm();
+        collected
+    }
+
     /// The fate of a queued acquire.
     pub(crate) fn poll_waiter(
         &self,

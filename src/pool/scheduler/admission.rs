@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::queue::Fate;
 use super::slots::Newest;
 use super::{
-    Admission, Asker, CloseReason, Grant, Lifecycle, Notice, Refusal, SlotId, State, Taken, Ticket, WaiterKey,
+    Admission, Asker, CloseReason, Grant, Lifecycle, Notice, Refusal, SlotId, State, Taken, Ticket, Wait,
+    WaiterKey,
 };
 
 impl<C, W> State<C, W> {
@@ -75,28 +76,45 @@ impl<C, W> State<C, W> {
         reply
     }
 
+    /// Collects the connection that a waiter was granted and told of. For all that may be otherwise there is
+    /// [`take`](State::take).
+    #[inline]
+    pub(crate) fn collect(&mut self, waiter: WaiterKey) -> Option<C> {
+        let slot = self.waiters.collect_told(waiter)?;
+        let connection = self.slots.collect(slot);
+        self.begin_lease(waiter, slot);
+        self.debug_check();
+        Some(connection)
+    }
+
+    /// A waiter, which is forgotten by now and whose entry is not yet used again, has collected its connection.
+    #[inline]
+    fn begin_lease(&mut self, waiter: WaiterKey, slot: SlotId) {
+        self.counters.granted_after_wait += 1;
+        match self.waiters.since(waiter) {
+            Some(since) => self.waits.note(since, self.waiters.wait(waiter)),
+            None => self.waits.note_none(),
+        }
+        if self.waiters.accounts.is_charged(slot) {
+            self.slots.charge(slot);
+        }
+        if self.overload.leak_after.is_some() {
+            let Wait { handle, site, .. } = self.waiters.wait(waiter);
+            self.leases.note(slot, handle, site);
+        }
+    }
+
     /// Collects what became of a waiter. Anything but `Pending` ends it.
     pub(crate) fn take(&mut self, waiter: WaiterKey) -> Taken<C> {
-        if matches!(self.waiters.fate(waiter), Fate::Queued) {
-            return Taken::Pending;
-        }
-        let (since, wait) = (self.waiters.since(waiter), self.waiters.wait(waiter));
-        let taken = match self.waiters.remove(waiter).0 {
+        let taken = match self.waiters.settle_up(waiter) {
             Fate::Granted(slot) => {
-                self.counters.granted_after_wait += 1;
                 let connection = self.slots.collect(slot);
-                self.waits.note(since, wait);
-                if self.waiters.accounts.is_charged(slot) {
-                    self.slots.charge(slot);
-                }
-                if self.overload.leak_after.is_some() {
-                    self.leases.note(slot, wait.handle, wait.site);
-                }
+                self.begin_lease(waiter, slot);
                 Taken::Granted(Grant { slot, connection })
             }
+            Fate::Queued => return Taken::Pending,
             Fate::Refused(refusal) => Taken::Refused(*refusal),
             Fate::Free => Taken::Gone,
-            Fate::Queued => unreachable!("a queued waiter has just been excluded"),
         };
         self.debug_check();
         taken
@@ -132,7 +150,8 @@ impl<C, W> State<C, W> {
         self.counters.not_at_once += 1;
         self.counters.capacity_waits += 1;
         self.counters.limit_waits += (self.waiters.held_back() - held_back) as u64;
-        self.sweep();
+        // Nothing is idle, or this one is held back: there is nothing to sweep.
+        self.debug_check();
         waiter
     }
 

@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use super::HandleId;
-use super::links::{self, Linked, Links, List, NONE};
+use super::links::{Linked, Links, List, NONE};
 use crate::pool::Fairness;
 
 /// The lines of one shard.
@@ -70,8 +70,11 @@ impl Rotation {
 
     /// Takes out the waiter whose turn it is; its line goes to the back.
     pub(super) fn serve<T: Linked>(&mut self, waiters: &mut [T]) -> Option<u32> {
-        let line = self.turns.pop_front(&mut self.lines)?;
-        self.turns.push_back(&mut self.lines, line);
+        let line = self.turns.front()?;
+        if self.turns.len() > 1 {
+            self.turns.pop_front(&mut self.lines);
+            self.turns.push_back(&mut self.lines, line);
+        }
         let served = self.lines[line as usize].waiters.pop_front(waiters);
         self.retire_if_empty(line);
         served
@@ -90,7 +93,7 @@ impl Rotation {
     /// How many waiters are served before this one, if nobody comes or goes meanwhile, counted up to `bound`. Takes at
     /// most in the order of `bound` steps.
     pub(super) fn ahead<T: Linked>(&self, bound: usize, line: u32, waiters: &[T], index: u32) -> usize {
-        let ahead_in_line = links::count_before(waiters, index, bound);
+        let ahead_in_line = self.lines[line as usize].waiters.count_before(waiters, index, bound);
         self.ahead_with(bound, Some(line), ahead_in_line)
     }
 
@@ -149,11 +152,15 @@ impl Rotation {
         line
     }
 
+    #[inline]
     fn retire_if_empty(&mut self, line: u32) {
-        let Line { handle, waiters, .. } = &self.lines[line as usize];
-        if !waiters.is_empty() {
-            return;
+        if self.lines[line as usize].waiters.is_empty() {
+            self.retire(line);
         }
+    }
+
+    fn retire(&mut self, line: u32) {
+        let handle = &self.lines[line as usize].handle;
         if self.fairness == Fairness::RoundRobin {
             self.by_handle.remove(handle);
         }

@@ -30,12 +30,16 @@ pub(super) struct Waits {
 }
 
 impl Waits {
+    /// One has been served within its turn.
     #[inline]
-    pub(super) fn note(&mut self, since: Option<Instant>, wait: Wait) {
-        match since {
-            None => self.histogram.record(Duration::ZERO),
-            Some(since) => self.unmeasured.push((since, wait)),
-        }
+    pub(super) fn note_none(&mut self) {
+        self.histogram.record(Duration::ZERO);
+    }
+
+    /// One has been served that was there at the end of a turn.
+    #[inline]
+    pub(super) fn note(&mut self, since: Instant, wait: Wait) {
+        self.unmeasured.push((since, wait));
     }
 
     #[inline]

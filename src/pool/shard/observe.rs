@@ -24,12 +24,13 @@ impl<C: Connector> Shard<C> {
         self.observe(|| EventKind::Refused { error: AcquireError::from(refusal.clone()) });
     }
 
-    /// A waiter has collected its connection: how long it waited is measured at the end of the turn.
+    /// A waiter has collected its connection. How long it waited is measured at the end of the turn.
     #[inline]
-    pub(super) fn note_wait(&self) {
+    pub(super) fn note_lease_after_wait(&self) {
         if self.state.borrow().has_unmeasured() {
             self.unclocked.set(true);
         }
+        self.watch_lease();
     }
 
     /// Measures the waits that ended since the last call.

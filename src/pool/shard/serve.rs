@@ -44,6 +44,18 @@ impl<C: Connector> Shard<C> {
         admission
     }
 
+    /// The connection that a queued acquire was granted; otherwise nothing has changed.
+    #[inline]
+    pub(crate) fn collect(&self, waiter: WaiterKey) -> Option<Box<Carrier<C>>> {
+        let guard = FailOnUnwind(self);
+        let collected = self.state.borrow_mut().collect(waiter);
+        guard.disarm();
+        if collected.is_some() {
+            self.note_lease_after_wait();
+        }
+        collected
+    }
+
     /// The fate of a queued acquire.
     pub(crate) fn poll_waiter(
         &self,
@@ -55,8 +67,7 @@ impl<C: Connector> Shard<C> {
         guard.disarm();
         match taken {
             Taken::Granted(grant) => {
-                self.note_wait();
-                self.watch_lease();
+                self.note_lease_after_wait();
                 Poll::Ready(Ok(grant.connection))
             }
             Taken::Refused(refusal) => {
@@ -129,10 +140,10 @@ impl<C: Connector> Shard<C> {
         let slot = carrier.slot;
         let slot_guard = LoseOnUnwind(self, slot);
         let guard = FailOnUnwind(self);
-        let mut notice = None;
         let mut state = self.state.borrow_mut();
         if carrier.clean && carrier.is_quiet() {
-            if state.wants_time() {
+            let may_shed = state.wants_time();
+            if may_shed {
                 state.tell_time(self.local.now());
             }
             // A connection that goes to a waiter at once is not idle, and so is not armed either.
@@ -144,7 +155,17 @@ impl<C: Connector> Shard<C> {
                 }
             }
             match state.hand_over(slot, carrier) {
-                Ok(next) => notice = Some(next),
+                Ok(next) => {
+                    drop(state);
+                    guard.disarm();
+                    slot_guard.disarm();
+                    self.tell(next);
+                    // One waiter fewer, and one connection as before: nothing else follows, unless others were shed.
+                    if may_shed {
+                        self.flush();
+                    }
+                    return;
+                }
                 Err(carrier) => state.handle_release(slot, carrier),
             }
         } else {
@@ -155,9 +176,6 @@ impl<C: Connector> Shard<C> {
         drop(state);
         guard.disarm();
         slot_guard.disarm();
-        if let Some(notice) = notice {
-            self.tell(notice);
-        }
         if !settled {
             self.flush();
         }
@@ -168,6 +186,13 @@ impl<C: Connector> Shard<C> {
     pub(crate) fn flush(&self) {
         if self.ended.get() {
             return self.close_late();
+        }
+        let idle = {
+            let state = self.state.borrow();
+            !state.has_output() && !state.wants_open()
+        };
+        if idle {
+            return;
         }
         loop {
             let notice = self.state.borrow_mut().poll_notice();
@@ -195,8 +220,7 @@ impl<C: Connector> Shard<C> {
                 let taken = self.state.borrow_mut().take(notice.waiter);
                 match taken {
                     Taken::Granted(grant) => {
-                        self.note_wait();
-                        self.watch_lease();
+                        self.note_lease_after_wait();
                         self.lend(shard, token, grant.connection);
                     }
                     Taken::Refused(refusal) => {

@@ -8,6 +8,7 @@
 
 #[cfg(test)]
 mod invariants;
+mod places;
 mod rules;
 
 use std::time::{Duration, Instant};
@@ -17,8 +18,7 @@ use super::asker::Asker;
 use super::links::{Linked, Links, List, NONE};
 use super::pace::Pace;
 use super::rotation::Rotation;
-use super::waits::Wait;
-use super::{HandleId, Notice, Refusal, SlotId, Ticket, WaiterKey};
+use super::{Notice, Refusal, SlotId, Ticket, WaiterKey};
 use crate::pool::Fairness;
 use crate::runtime::timer::{DeadlineKey, DeadlineQueue};
 
@@ -317,76 +317,6 @@ impl<W> Waiters<W> {
             Some(entry) if entry.generation == waiter.generation => &entry.fate,
             _ => &Fate::Free,
         }
-    }
-
-    /// Whoever would be served next.
-    pub(super) fn first(&self) -> Option<WaiterKey> {
-        self.rotation.first().map(|index| self.key(index))
-    }
-
-    /// The first waiter of the line in which this handle's waiters stand. Walk on with
-    /// [`Waiters::next_beside`] and look at [`Waiters::handle`]: under FIFO others stand there too.
-    pub(super) fn first_beside(&self, handle: HandleId) -> Option<WaiterKey> {
-        self.rotation.first_beside(handle).map(|index| self.key(index))
-    }
-
-    /// The waiters of a handle that have a grant to collect. Looks at every entry: for the few handles that go while
-    /// they have one.
-    pub(super) fn granted_to(&self, handle: HandleId) -> Vec<WaiterKey> {
-        let granted =
-            |entry: &Entry<W>| entry.asker.handle == handle && matches!(entry.fate, Fate::Granted(_));
-        (0..self.entries.len() as u32)
-            .filter(|index| granted(&self.entries[*index as usize]))
-            .map(|index| self.key(index))
-            .collect()
-    }
-
-    /// The waiter behind this one on the list both are on.
-    pub(super) fn next_beside(&self, waiter: WaiterKey) -> Option<WaiterKey> {
-        self.entries[waiter.index as usize].links.next().map(|index| self.key(index))
-    }
-
-    /// Whose waiter it is.
-    pub(super) fn handle(&self, waiter: WaiterKey) -> HandleId {
-        self.entries[waiter.index as usize].asker.handle
-    }
-
-    /// What there is to tell about a waiter's wait, but for its length.
-    pub(super) fn wait(&self, waiter: WaiterKey) -> Wait {
-        let Entry { asker: Asker { handle, site, .. }, entered_at, .. } = self.entries[waiter.index as usize];
-        Wait { handle, site, position: entered_at, waited: Duration::ZERO }
-    }
-
-    /// When its clock was started; none while it has not been.
-    pub(super) fn since(&self, waiter: WaiterKey) -> Option<Instant> {
-        self.entries[waiter.index as usize].since
-    }
-
-    /// Whether a queued waiter is among the next `bound` to be served.
-    pub(super) fn is_among_next(&self, bound: usize, waiter: WaiterKey) -> bool {
-        self.position(waiter, bound).is_some_and(|position| position < bound)
-    }
-
-    /// How many are served before a queued waiter, if nobody comes or goes meanwhile, counted up to `bound`. Who is held
-    /// back comes after all who stand in line. Takes at most in the order of `bound` steps. `None` for one that is not
-    /// queued.
-    pub(super) fn position(&self, waiter: WaiterKey, bound: usize) -> Option<usize> {
-        if !matches!(self.fate(waiter), Fate::Queued) {
-            return None;
-        }
-        let Entry { line, account, .. } = self.entries[waiter.index as usize];
-        match line {
-            NONE => {
-                let held_back = &self.accounts.get(account).held_back;
-                Some((self.queued + held_back.count_before(&self.entries, waiter.index, bound)).min(bound))
-            }
-            line => Some(self.rotation.ahead(bound, line, &self.entries, waiter.index)),
-        }
-    }
-
-    /// How many would be served before a newcomer of this handle. Takes a step for each line under round robin.
-    pub(super) fn position_of_newcomer(&self, handle: HandleId) -> usize {
-        self.rotation.ahead_of_newcomer(handle)
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {

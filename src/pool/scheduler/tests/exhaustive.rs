@@ -1,6 +1,7 @@
 //! Every order of a small alphabet of events.
 
 use std::collections::HashSet;
+use std::num::NonZeroU32;
 
 use super::world::{Step, World};
 use super::*;
@@ -26,22 +27,45 @@ const ALPHABET: [Step; 16] = [
     Step::Shutdown(Lifecycle::Failed),
 ];
 
+/// What matters besides when handles have limits: whose lease it is, and that somebody may be held back.
+const OF_LIMITS: [Step; 3] = [Step::CancelHeldBack, Step::Release(1), Step::Discard(1)];
+
+fn a_has_one(handle: HandleId) -> Option<NonZeroU32> {
+    (handle == A).then_some(NonZeroU32::MIN)
+}
+
 fn small(fairness: Fairness, slots: usize, max_waiters: usize) -> Limits {
     let backoff = Backoff { initial: Duration::ZERO, max: Duration::ZERO };
     Limits { slots, max_waiters, max_connecting: 2, fairness, backoff, overload: Overload::default() }
 }
 
-fn enumerate(world: &World, depth: usize, visited: &mut u64) {
+fn enumerate(world: &World, alphabet: &[Step], depth: usize, visited: &mut u64) {
     *visited += 1;
     if depth == 0 {
         return;
     }
-    for step in ALPHABET {
+    for step in alphabet {
         let mut next = world.clone();
-        if next.apply(step) {
-            enumerate(&next, depth - 1, visited);
+        if next.apply(*step) {
+            enumerate(&next, alphabet, depth - 1, visited);
         }
     }
+}
+
+/// Visits every situation that can be reached from `start`, winds each up, and says how many there are.
+fn explore(start: World, alphabet: &[Step]) -> usize {
+    let mut seen = HashSet::from([start.essence()]);
+    let mut frontier = vec![start];
+    while let Some(world) = frontier.pop() {
+        for step in alphabet {
+            let mut next = world.clone();
+            if next.apply(*step) && seen.insert(next.essence()) {
+                frontier.push(next);
+            }
+        }
+        world.wind_up();
+    }
+    seen.len()
 }
 
 #[test]
@@ -49,32 +73,39 @@ fn every_short_order_of_events_keeps_the_promises() {
     const DEPTH: usize = 7;
     for fairness in [Fairness::Fifo, Fairness::RoundRobin] {
         let mut visited = 0;
-        enumerate(&World::new(small(fairness, 2, 3)), DEPTH, &mut visited);
+        enumerate(&World::new(small(fairness, 2, 3)), &ALPHABET, DEPTH, &mut visited);
         println!("{fairness:?}: {visited} states in all orders of {DEPTH} events");
         assert!(visited > 200_000, "the alphabet has lost its letters: {visited} states");
     }
 }
 
 #[test]
+fn every_short_order_of_events_under_a_limit_keeps_the_promises() {
+    const DEPTH: usize = 6;
+    let alphabet = [&ALPHABET[..], &OF_LIMITS].concat();
+    for fairness in [Fairness::Fifo, Fairness::RoundRobin] {
+        let mut visited = 0;
+        enumerate(&World::limited(small(fairness, 2, 3), a_has_one), &alphabet, DEPTH, &mut visited);
+        println!("{fairness:?}: {visited} states in all orders of {DEPTH} events");
+        assert!(visited > 30_000, "the alphabet has lost its letters: {visited} states");
+    }
+}
+
+#[test]
 fn every_reachable_situation_keeps_the_promises() {
     for fairness in [Fairness::Fifo, Fairness::RoundRobin] {
-        let start = World::new(small(fairness, 3, 4));
-        let mut seen = HashSet::from([start.essence()]);
-        let mut frontier = vec![start];
-        let mut transitions = 0_u64;
-        while let Some(world) = frontier.pop() {
-            for step in ALPHABET {
-                let mut next = world.clone();
-                if next.apply(step) {
-                    transitions += 1;
-                    if seen.insert(next.essence()) {
-                        frontier.push(next);
-                    }
-                }
-            }
-            world.wind_up();
-        }
-        println!("{fairness:?}: {} situations, {transitions} transitions between them", seen.len());
-        assert!(seen.len() > 2_000, "the alphabet has lost its letters: {} situations", seen.len());
+        let situations = explore(World::new(small(fairness, 3, 4)), &ALPHABET);
+        println!("{fairness:?}: {situations} situations");
+        assert!(situations > 2_000, "the alphabet has lost its letters: {situations} situations");
+    }
+}
+
+#[test]
+fn every_reachable_situation_under_a_limit_keeps_the_promises() {
+    let alphabet = [&ALPHABET[..], &OF_LIMITS].concat();
+    for fairness in [Fairness::Fifo, Fairness::RoundRobin] {
+        let situations = explore(World::limited(small(fairness, 3, 4), a_has_one), &alphabet);
+        println!("{fairness:?}: {situations} situations");
+        assert!(situations > 1_000, "the alphabet has lost its letters: {situations} situations");
     }
 }

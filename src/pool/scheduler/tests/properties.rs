@@ -1,5 +1,7 @@
 //! Long random runs.
 
+use std::num::NonZeroU32;
+
 use proptest::prelude::any;
 use proptest::prelude::*;
 
@@ -17,6 +19,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (handle(), 0_u32..12).prop_map(|(handle, ticks)| Step::AcquireUntil(handle, ticks)),
         5 => (0_usize..8).prop_map(Step::Cancel),
         2 => (0_usize..3).prop_map(Step::CancelGranted),
+        1 => Just(Step::CancelHeldBack),
+        2 => (0_usize..8).prop_map(Step::Look),
         6 => (0_usize..3).prop_map(Step::Take),
         1 => Just(Step::Forward),
         1 => handle().prop_map(Step::Deregister),
@@ -52,6 +56,19 @@ proptest! {
         steps in prop::collection::vec(step(), 1..120),
     ) {
         let mut world = World::new(limits);
+        for step in steps {
+            world.apply(step);
+        }
+        world.wind_up();
+    }
+
+    #[test]
+    fn any_run_under_limits_keeps_the_promises_and_comes_to_rest(
+        limits in any_limits(),
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        // Handle 0 is not limited, 1 has one lease, 2 has two, and so on.
+        let mut world = World::limited(limits, |handle| NonZeroU32::new(handle.0 as u32));
         for step in steps {
             world.apply(step);
         }

@@ -3,6 +3,8 @@
 //! The model of the queue is as plain as can be, two vectors searched from the front. It says who must be
 //! granted next, and every notice is held against it.
 
+use std::num::NonZeroU32;
+
 use super::*;
 use crate::pool::scheduler::queue::Fate;
 
@@ -16,6 +18,10 @@ pub(super) enum Step {
     /// The n-th queued waiter, by age.
     Cancel(usize),
     CancelNewest,
+    /// Asks the n-th queued waiter how many are before it.
+    Look(usize),
+    /// The oldest that is held back by its handle's limit.
+    CancelHeldBack,
     /// The n-th that was granted and has not collected.
     CancelGranted(usize),
     Take(usize),
@@ -37,13 +43,17 @@ pub(super) enum Step {
 pub(super) struct World {
     pub shard: Shard,
     limits: Limits,
+    /// How many leases each handle may have.
+    may_hold: fn(HandleId) -> Option<NonZeroU32>,
     now: Instant,
-    /// By age.
+    /// In line, by the time that they joined it.
     queued: Vec<(WaiterKey, HandleId)>,
+    /// By age.
+    held_back: Vec<(WaiterKey, HandleId)>,
     /// Handles with waiters, in order of their turns. Unused under FIFO.
     turns: Vec<HandleId>,
     granted: Vec<(WaiterKey, HandleId)>,
-    leases: Vec<(SlotId, u32)>,
+    leases: Vec<(SlotId, u32, HandleId)>,
     opening: Vec<SlotId>,
     closing: Vec<SlotId>,
     next_connection: u32,
@@ -54,11 +64,17 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(limits: Limits) -> Self {
+        Self::limited(limits, |_| None)
+    }
+
+    pub(super) fn limited(limits: Limits, may_hold: fn(HandleId) -> Option<NonZeroU32>) -> Self {
         Self {
             shard: Shard::new(limits),
             limits,
+            may_hold,
             now: Instant::now(),
             queued: Vec::new(),
+            held_back: Vec::new(),
             turns: Vec::new(),
             granted: Vec::new(),
             leases: Vec::new(),
@@ -87,11 +103,21 @@ impl World {
             Step::AcquireUntil(handle, ticks) => self.acquire(handle, true, Some(self.now + MS * ticks)),
             Step::Cancel(nth) => return self.cancel_queued(nth),
             Step::CancelNewest => return self.queued.len() > 1 && self.cancel_queued(self.queued.len() - 1),
+            Step::Look(nth) => {
+                let Some(&(waiter, _)) = self.queued.get(nth) else { return false };
+                assert_eq!(self.shard.position(waiter), Some(self.position(waiter)));
+            }
+            Step::CancelHeldBack => {
+                let Some(&(waiter, handle)) = self.held_back.first() else { return false };
+                assert_eq!(self.shard.handle_cancel(waiter), Some(handle.0));
+                self.end(waiter);
+            }
             Step::CancelGranted(nth) => {
-                let Some(&(waiter, _)) = self.granted.get(nth) else { return false };
+                let Some(&(waiter, handle)) = self.granted.get(nth) else { return false };
                 self.granted.remove(nth);
                 assert_eq!(self.shard.handle_cancel(waiter), None, "its notice took the reply away");
                 self.ended.push(waiter);
+                self.promote(handle);
             }
             Step::Take(nth) => return self.take(nth),
             Step::Forward => {
@@ -105,7 +131,7 @@ impl World {
             Step::Deregister(handle) => {
                 let of =
                     |waiters: &[(WaiterKey, HandleId)]| waiters.iter().any(|&(_, whose)| whose == handle);
-                if !of(&self.queued) && !of(&self.granted) {
+                if !of(&self.queued) && !of(&self.granted) && !of(&self.held_back) {
                     return false;
                 }
                 self.shard.handle_deregister(handle);
@@ -119,12 +145,14 @@ impl World {
             }
             Step::Release(nth) => return self.release(nth),
             Step::Discard(nth) => {
-                let Some((slot, connection)) = self.pick_lease(nth) else { return false };
+                let Some((slot, connection, handle)) = self.pick_lease(nth) else { return false };
                 self.shard.handle_discard(slot, connection, CloseReason::Dirty);
+                self.promote(handle);
             }
             Step::Lose(nth) => {
-                let Some((slot, _)) = self.pick_lease(nth) else { return false };
+                let Some((slot, _, handle)) = self.pick_lease(nth) else { return false };
                 self.shard.handle_lost(slot, CloseReason::Lost);
+                self.promote(handle);
             }
             Step::Evict => match self.shard.slots.newest_idle() {
                 Some(slot) => self.shard.handle_evict(slot),
@@ -161,20 +189,23 @@ impl World {
         let before = self.shard.gauges();
         let timeout = deadline.map(|deadline| deadline.saturating_duration_since(self.now));
         let ticket = || Ticket { reply: handle.0, timeout };
-        let admission = self.shard.handle_acquire(asker(handle), |_| usable, ticket);
+        let asker = under(handle, Rules { limit: (self.may_hold)(handle), ..Rules::default() });
+        let admission = self.shard.handle_acquire(asker, |_| usable, ticket);
         self.shard.start_clocks(self.now);
         match admission {
             Admission::Granted(grant) => {
                 assert!(self.queued.is_empty(), "a newcomer never overtakes");
-                self.hold(grant);
+                assert!(self.has_room(handle), "a handle at its limit waits");
+                self.hold(grant, handle);
             }
             Admission::Queued(waiter) => {
-                assert!(before.idle == 0 || !usable, "nobody waits beside an idle connection");
-                self.queued.push((waiter, handle));
-                if !self.turns.contains(&handle) {
-                    self.turns.push(handle);
-                }
+                let held_back = !self.has_room(handle);
+                assert!(before.idle == 0 || !usable || held_back, "nobody waits beside an idle connection");
                 self.issued += 1;
+                match held_back {
+                    true => self.held_back.push((waiter, handle)),
+                    false => self.join(waiter, handle),
+                }
             }
             Admission::Refused(Refusal::Saturated { limit }) => {
                 assert_eq!((before.waiting, limit), (self.limits.max_waiters, self.limits.max_waiters));
@@ -187,25 +218,62 @@ impl World {
 
     fn cancel_queued(&mut self, nth: usize) -> bool {
         let Some(&(waiter, handle)) = self.queued.get(nth) else { return false };
-        self.forget(waiter);
         assert_eq!(self.shard.handle_cancel(waiter), Some(handle.0));
-        self.ended.push(waiter);
+        self.end(waiter);
         true
+    }
+
+    fn join(&mut self, waiter: WaiterKey, handle: HandleId) {
+        self.queued.push((waiter, handle));
+        if !self.turns.contains(&handle) {
+            self.turns.push(handle);
+        }
+    }
+
+    /// A waiter that is not served leaves; another of its handle may take its place.
+    fn end(&mut self, waiter: WaiterKey) -> HandleId {
+        let handle = self.forget(waiter);
+        self.ended.push(waiter);
+        self.promote(handle);
+        handle
+    }
+
+    fn has_room(&self, handle: HandleId) -> bool {
+        let of = |waiters: &[(WaiterKey, HandleId)]| waiters.iter().filter(|w| w.1 == handle).count();
+        let holds = self.leases.iter().filter(|lease| lease.2 == handle).count();
+        let all = holds + of(&self.granted) + of(&self.queued);
+        (self.may_hold)(handle).is_none_or(|limit| all < limit.get() as usize)
+    }
+
+    fn promote(&mut self, handle: HandleId) {
+        while self.has_room(handle)
+            && let Some(place) = self.held_back.iter().position(|&(_, whose)| whose == handle)
+        {
+            let (waiter, _) = self.held_back.remove(place);
+            self.join(waiter, handle);
+        }
+    }
+
+    /// How many are served before it: found by serving them.
+    fn position(&self, waiter: WaiterKey) -> usize {
+        let mut future = self.clone();
+        std::iter::from_fn(|| future.serve()).take_while(|served| *served != waiter).count()
     }
 
     fn take(&mut self, nth: usize) -> bool {
         if nth >= self.granted.len() {
             return false;
         }
-        let (waiter, _) = self.granted.remove(nth);
+        let (waiter, handle) = self.granted.remove(nth);
         let grant = collect(&mut self.shard, waiter);
         self.ended.push(waiter);
-        self.hold(grant);
+        self.hold(grant, handle);
         true
     }
 
     fn release(&mut self, nth: usize) -> bool {
-        let Some((slot, connection)) = self.pick_lease(nth) else { return false };
+        let Some((slot, connection, handle)) = self.pick_lease(nth) else { return false };
+        self.promote(handle);
         match self.shard.hand_over(slot, connection) {
             Ok(notice) => assert_eq!(self.serve(), Some(notice.waiter), "handed over out of turn"),
             Err(connection) => self.shard.handle_release(slot, connection),
@@ -213,14 +281,14 @@ impl World {
         true
     }
 
-    fn pick_lease(&mut self, nth: usize) -> Option<(SlotId, u32)> {
+    fn pick_lease(&mut self, nth: usize) -> Option<(SlotId, u32, HandleId)> {
         if nth < self.leases.len() { Some(self.leases.remove(nth)) } else { None }
     }
 
-    fn hold(&mut self, grant: Grant<u32>) {
-        let twice = self.leases.iter().any(|&(_, connection)| connection == grant.connection);
+    fn hold(&mut self, grant: Grant<u32>, handle: HandleId) {
+        let twice = self.leases.iter().any(|&(_, connection, _)| connection == grant.connection);
         assert!(!twice, "connection {} is leased twice", grant.connection);
-        self.leases.push((grant.slot, grant.connection));
+        self.leases.push((grant.slot, grant.connection, handle));
     }
 
     /// Whom the policy serves next.
@@ -239,6 +307,9 @@ impl World {
     }
 
     fn forget(&mut self, waiter: WaiterKey) -> HandleId {
+        if let Some(place) = self.held_back.iter().position(|&(held_back, _)| held_back == waiter) {
+            return self.held_back.remove(place).1;
+        }
         let Some(place) = self.queued.iter().position(|&(queued, _)| queued == waiter) else {
             panic!("{waiter:?} was told of its fate without being queued");
         };
@@ -254,16 +325,15 @@ impl World {
             match self.shard.waiters.fate(notice.waiter) {
                 Fate::Granted(_) => assert_eq!(self.serve(), Some(notice.waiter), "out of turn"),
                 Fate::Refused(_) => {
-                    let handle = self.forget(notice.waiter);
-                    assert_eq!(notice.reply, handle.0);
                     collect_refusal(&mut self.shard, notice.waiter);
-                    self.ended.push(notice.waiter);
+                    let handle = self.end(notice.waiter);
+                    assert_eq!(notice.reply, handle.0);
                 }
                 fate => panic!("{:?} was told of {fate:?}", notice.waiter),
             }
         }
         while let Some((slot, connection, _)) = self.shard.poll_close() {
-            assert!(!self.leases.iter().any(|&(_, leased)| leased == connection), "closed while leased");
+            assert!(!self.leases.iter().any(|&(_, leased, _)| leased == connection), "closed while leased");
             self.closing.push(slot);
         }
         while let Some(slot) = self.shard.poll_open(self.now) {
@@ -276,13 +346,17 @@ impl World {
     fn check(&mut self) {
         self.shard.check_invariants();
         let gauges = self.shard.gauges();
-        assert_eq!(gauges.waiting, self.queued.len());
+        assert_eq!(gauges.waiting, self.queued.len() + self.held_back.len());
+        assert_eq!(gauges.held_back, self.held_back.len());
+        for &(_, handle) in &self.held_back {
+            assert!(!self.has_room(handle), "{handle:?} may have another lease, and a waiter is held back");
+        }
         assert_eq!(gauges.reserved, self.granted.len());
         assert_eq!(gauges.leased, self.leases.len() + self.granted.len());
         assert_eq!(gauges.opening, self.opening.len());
         assert_eq!(gauges.closing, self.closing.len());
         assert!(gauges.idle + gauges.leased + gauges.opening + gauges.closing <= self.limits.slots);
-        let ended = self.ended.len() + self.queued.len() + self.granted.len();
+        let ended = self.ended.len() + self.queued.len() + self.held_back.len() + self.granted.len();
         assert_eq!(self.issued, ended, "every waiter ends exactly once");
         for &waiter in self.ended.iter().rev().take(4) {
             assert!(matches!(self.shard.take(waiter), Taken::Gone), "a dead waiter gets nothing");
@@ -293,7 +367,13 @@ impl World {
     /// connections: worlds that agree in it behave alike.
     pub(super) fn essence(&self) -> impl std::hash::Hash + Eq + use<> {
         let handles = |waiters: &[(WaiterKey, HandleId)]| waiters.iter().map(|w| w.1).collect::<Vec<_>>();
+        // Whose lease it is matters to the handles that are limited.
+        let mut limited: Vec<_> = self.leases.iter().map(|lease| lease.2).collect();
+        limited.retain(|handle| (self.may_hold)(*handle).is_some());
+        limited.sort_unstable_by_key(|handle| handle.0);
         (
+            handles(&self.held_back),
+            limited,
             handles(&self.queued),
             self.turns.clone(),
             handles(&self.granted),

@@ -15,7 +15,10 @@ mod capacity;
 mod ending;
 mod exhaustive;
 mod fairness;
+mod limits;
+mod overload;
 mod properties;
+mod watching;
 mod world;
 
 /// Connections and reply addresses are numbers, to tell them apart.

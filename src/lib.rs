@@ -56,11 +56,13 @@
 //! `Ok` with nothing unread and nothing in flight; otherwise it is closed.
 //!
 //! ```
+//! # #[cfg(feature = "pool")]
+//! # mod with_the_pool {
 //! use corelet::net::TcpListener;
 //! use corelet::pool::{Pool, TcpConnector};
 //! use corelet::runtime::{Cores, Runtime, handle, spawn};
 //!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # pub fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
 //! runtime.block_on(|| async {
 //!     let mut listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
@@ -89,6 +91,11 @@
 //! })?;
 //! # Ok(())
 //! # }
+//! # }
+//! # fn main() {
+//! #     #[cfg(feature = "pool")]
+//! #     with_the_pool::main().unwrap();
+//! # }
 //! ```
 //!
 //! Programs that decide nothing by real time run unchanged in a [`Simulation`](runtime::Simulation), which plays the
@@ -96,16 +103,22 @@
 //!
 //! # Features
 //!
-//! There are no optional features today.
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `pool` | yes | the module `pool` |
+//! | `metrics` | no | the pool's figures for the `metrics` facade; their names are in [`pool::METRICS`] |
 #![deny(missing_docs)]
+// The front page speaks of the pool, whether it is there or not.
+#![cfg_attr(not(feature = "pool"), allow(rustdoc::broken_intra_doc_links))]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod net;
+#[cfg(feature = "pool")]
 pub mod pool;
 pub mod runtime;
 mod sync;
 
 /// The programs of the README, compiled and run.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "pool"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

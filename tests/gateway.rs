@@ -1,4 +1,5 @@
 //! The gateway example as its users meet it: started as a process, judged by its output.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, unsafe_code, clippy::unwrap_used)]
 
 // An example's own tests do not run with `cargo test`, so its protocol modules are tested from here.

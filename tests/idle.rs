@@ -1,6 +1,7 @@
 //! A runtime whose pools hold open connections uses no CPU while nobody asks anything of it.
 //!
 //! The CPU time is that of a whole process, so each test runs in a process of its own.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, unsafe_code, clippy::unwrap_used)]
 
 mod common;

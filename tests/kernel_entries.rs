@@ -1,4 +1,5 @@
 //! What a request and its reply cost in kernel entries.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod net_support;

@@ -1,4 +1,5 @@
 //! The pool on real cores and real sockets.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

@@ -1,4 +1,5 @@
 //! Acquires for another core's shard: what crosses, crosses once, and what is given up comes back.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

@@ -1,4 +1,5 @@
 //! Who is admitted, who is refused, and in which order those who wait are served.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

@@ -1,4 +1,5 @@
 //! An acquire or an exchange may be dropped anywhere: no slot, waiter or byte is lost.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

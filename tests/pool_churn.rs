@@ -1,4 +1,5 @@
 //! An uncontended local acquire and release costs no task, no allocation and no kernel entry.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used, unsafe_code)]
 
 mod support;

@@ -1,4 +1,5 @@
 //! Closing and draining: everybody who waits is told, what is leased stays usable, and nothing is left.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

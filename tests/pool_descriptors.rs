@@ -1,4 +1,5 @@
 //! Whatever a pool went through, its descriptors are closed in the end. Alone in its process, which it counts.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

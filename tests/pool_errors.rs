@@ -1,4 +1,5 @@
 //! Errors say what happened and what to do; the types keep a core's state on its core.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

@@ -1,4 +1,5 @@
 //! A connection goes to its next user only when nothing of the last one is left on it.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

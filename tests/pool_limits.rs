@@ -1,4 +1,5 @@
 //! A handle with a limit never has more leases than it may, and costs others nothing.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

@@ -1,4 +1,5 @@
 //! What a pool publishes by the `metrics` facade is what its stats say, and is documented.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use corelet::pool::{METRICS, MetricKind};

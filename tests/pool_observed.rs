@@ -1,4 +1,5 @@
 //! What a pool says of itself: waits, slow acquires, leaks, events; and that watching costs an idle pool nothing.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

@@ -1,4 +1,5 @@
 //! More acquires than can be served: refused at once when they would be late, shed when their queue stands.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

@@ -1,4 +1,5 @@
 //! A panic in a scheduler ends its shard, tells everybody, and goes no further.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

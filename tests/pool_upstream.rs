@@ -1,4 +1,5 @@
 //! Upstreams that close, chatter, stall, refuse, recover and panic.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

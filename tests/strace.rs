@@ -1,4 +1,5 @@
 //! The gateway example under `strace`: its cores do all their I/O, and all their waiting, by their rings.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::HashSet;

@@ -22,6 +22,7 @@ const OUTSIDE: &str = "this must be called on a core: from a task of a corelet r
 
 /// Whether the thread is inside a turn of that core.
 #[inline]
+#[cfg_attr(not(feature = "pool"), allow(dead_code))]
 pub(crate) fn is_inside(local: &Rc<Local>) -> bool {
     CURRENT.is_set() && CURRENT.with(|current| Rc::ptr_eq(current, local))
 }

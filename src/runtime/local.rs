@@ -301,24 +301,29 @@ impl Local {
     }
 
     /// Has the core look after `port`, which `reader` reads. The answer is for [`remove_port`](Local::remove_port).
+    #[cfg_attr(not(feature = "pool"), allow(dead_code))]
     pub(crate) fn add_port(&self, reader: RawPid, port: Rc<dyn Port>) -> usize {
         self.ports.borrow_mut().insert(OpenPort { port, reader })
     }
 
+    #[cfg_attr(not(feature = "pool"), allow(dead_code))]
     pub(crate) fn remove_port(&self, port: usize) {
         let removed = self.ports.borrow_mut().try_remove(port);
         drop(removed);
     }
 
     /// A value that upper layers keep on the core, by a key of theirs.
+    #[cfg_attr(not(feature = "pool"), allow(dead_code))]
     pub(crate) fn extension(&self, key: u64) -> Option<Rc<dyn Any>> {
         self.extensions.borrow().get(&key).cloned()
     }
 
+    #[cfg_attr(not(feature = "pool"), allow(dead_code))]
     pub(crate) fn set_extension(&self, key: u64, value: Rc<dyn Any>) {
         self.extensions.borrow_mut().insert(key, value);
     }
 
+    #[cfg_attr(not(feature = "pool"), allow(dead_code))]
     pub(crate) fn remove_extension(&self, key: u64) {
         let removed = self.extensions.borrow_mut().remove(&key);
         drop(removed);

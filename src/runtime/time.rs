@@ -89,6 +89,7 @@ impl Sleep {
         self.deadline
     }
 
+    #[cfg_attr(not(feature = "pool"), allow(dead_code))]
     pub(crate) fn on(local: &Rc<Local>, deadline: Instant) -> Sleep {
         Sleep { local: Rc::clone(local), deadline, armed: Armed::Not }
     }

@@ -13,6 +13,7 @@ pub(crate) struct WatchList {
     task: Cell<Option<RawPid>>,
 }
 
+#[cfg_attr(not(feature = "pool"), allow(dead_code))]
 impl WatchList {
     pub(crate) fn new() -> Rc<WatchList> {
         Rc::new(WatchList { fired: RefCell::new(Vec::new()), task: Cell::new(None) })

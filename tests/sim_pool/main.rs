@@ -3,6 +3,7 @@
 //!
 //! `CORELET_SEED=n` runs the world of that seed only, `CORELET_SEEDS=n` so many worlds; both together so many from
 //! there on. A failure names its seed.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod checks;

@@ -249,6 +249,7 @@ impl Executor {
 
     /// Takes one unit of the running task's budget; false when it is spent and the task must yield.
     #[inline]
+    #[cfg_attr(not(feature = "pool"), allow(dead_code))]
     pub(crate) fn spend_budget(&self) -> bool {
         let left = self.budget.get();
         if left == 0 {

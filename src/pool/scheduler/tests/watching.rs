@@ -59,7 +59,7 @@ fn a_lease_is_told_of_once_and_never_early() {
         let any = shard.look_for_leaks(start + at, &mut leaks);
         (any, leaks.iter().map(|leak| (leak.handle, leak.age)).collect::<Vec<_>>())
     };
-    assert_eq!(look(&mut shard, MS * 0), (false, vec![]));
+    assert_eq!(look(&mut shard, Duration::ZERO), (false, vec![]));
     let grant = lease(&mut shard, A);
     assert_eq!(look(&mut shard, MS * 10), (true, vec![]));
     assert_eq!(look(&mut shard, MS * 109), (true, vec![]));

@@ -25,6 +25,7 @@ pub fn run<F: Future>(core: GuestCore, main: F) -> Result<F::Output, HostError> 
 }
 
 pub(super) fn begin<F: Future>(life: F) -> Result<F::Output, StartError> {
-    let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(StartError::Host)?;
+    let runtime =
+        Builder::new_current_thread().enable_io().enable_time().build().map_err(StartError::Host)?;
     Ok(LocalSet::new().block_on(&runtime, life))
 }

@@ -12,6 +12,8 @@ mod config;
 mod connection;
 mod connector;
 mod error;
+#[cfg(feature = "framed")]
+mod framed;
 mod handle;
 mod lease;
 mod pools;
@@ -25,6 +27,8 @@ pub use config::{Fairness, PoolBuilder};
 pub use connection::Connection;
 pub use connector::{Connector, TcpConnector, UnixConnector};
 pub use error::{AcquireError, BuildError, ExchangeError, Stage};
+#[cfg(feature = "framed")]
+pub use framed::{Call, Correlated, DetachedFramed, FramedConnection, FramedConnector, FramedError};
 pub use handle::{Acquire, Handle};
 pub use lease::Lease;
 pub use pools::Pool;

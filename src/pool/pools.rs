@@ -185,6 +185,7 @@ impl<C: Connector> Pool<C> {
     pub async fn close(&self) {
         self.shared.close();
         poll_fn(|cx| self.shared.poll_ended(false, cx)).await;
+        self.shared.connector.close().await;
     }
 
     /// As [`close`](Pool::close), and waits until all leases are dropped too, for at most `limit` in all.
@@ -199,7 +200,11 @@ impl<C: Connector> Pool<C> {
     /// When not called on a core.
     pub async fn drain(&self, limit: Duration) -> Result<(), Elapsed> {
         self.shared.close();
-        timeout(limit, poll_fn(|cx| self.shared.poll_ended(true, cx))).await
+        let end = async {
+            poll_fn(|cx| self.shared.poll_ended(true, cx)).await;
+            self.shared.connector.close().await;
+        };
+        timeout(limit, end).await
     }
 
     /// Whether the pool was closed.

@@ -14,6 +14,7 @@ mod connector;
 mod error;
 mod handle;
 mod lease;
+mod ledger;
 mod pools;
 mod remote;
 mod scheduler;

@@ -129,13 +129,14 @@ impl<C: Connector> Shard<C> {
             }
             match state.hand_over(slot, carrier) {
                 Ok(next) => notice = Some(next),
-                Err(carrier) => state.handle_release(slot, carrier),
+                Err(carrier) => self.yield_or_release(&mut state, slot, carrier),
             }
         } else {
             let reason = if carrier.armed { CloseReason::Broken } else { CloseReason::Dirty };
             state.handle_discard(slot, carrier, reason);
         }
         let settled = !state.has_output() && !state.wants_open();
+        let tell_actor = self.is_called() && state.newest_idle_mut().is_some();
         drop(state);
         guard.disarm();
         slot_guard.disarm();
@@ -144,6 +145,9 @@ impl<C: Connector> Shard<C> {
         }
         if !settled {
             self.flush();
+        }
+        if tell_actor {
+            self.wake_actor();
         }
     }
 

@@ -105,6 +105,7 @@ impl<C: Connector> Actor<C> {
             let now = self.shard.local.now();
             self.shard.with_state(|state| state.handle_deadline(now));
             self.shard.expire_forwards(now);
+            self.shard.doubt_hunger(now);
         }
         self.shard.answer_calls();
         self.shard.flush();

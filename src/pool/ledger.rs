@@ -114,6 +114,12 @@ impl Ledger {
         self.accounts[shard].hunger.store(HUNGRY, Ordering::Relaxed);
     }
 
+    /// `shard` wants none any more. False when one is on its way, or a connection is being closed for it.
+    pub(crate) fn withdraw(&self, shard: usize) -> bool {
+        let hunger = &self.accounts[shard].hunger;
+        hunger.compare_exchange(HUNGRY, SATED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
     /// A credit of `shard` is given back: to whom it was promised, who must be told, or to everybody. To be followed by
     /// a [`sweep`](Ledger::sweep).
     #[must_use = "a credit that goes to nobody is lost"]

@@ -22,10 +22,16 @@ const GRACE: Duration = Duration::from_millis(2);
 /// however busy it is.
 const QUANTUM: Duration = Duration::from_millis(20);
 
+/// A shard that goes without sees this soon whether anybody still waits, and then less and less often.
+const FIRST_DOUBT: Duration = Duration::from_millis(1);
+const LAST_DOUBT: Duration = Duration::from_millis(8);
+
 pub(super) struct Credits {
     held: Cell<usize>,
     /// It has asked for one that has not come.
     hungry: Cell<bool>,
+    /// When it will see whether it still needs one, and how long after the look before.
+    doubt: Cell<Option<(Instant, Duration)>>,
     hungry_waits: Cell<u64>,
     /// What this shard's closes under way are for.
     promises: RefCell<Vec<Promise>>,
@@ -46,6 +52,7 @@ impl Credits {
         Credits {
             held: Cell::new(0),
             hungry: Cell::new(false),
+            doubt: Cell::new(None),
             hungry_waits: Cell::new(0),
             promises: RefCell::new(Vec::new()),
             call: Cell::new(Call::Nothing),
@@ -56,8 +63,9 @@ impl Credits {
         }
     }
 
+    /// When the actor has to look at the clock for these.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.due.get()
+        [self.due.get(), self.doubt.get().map(|(at, _)| at)].into_iter().flatten().min()
     }
 
     pub(super) fn hungry_waits(&self) -> u64 {
@@ -91,7 +99,7 @@ impl<C: Connector> Shard<C> {
         }
         if spare == 0 {
             if !self.shared.ledger.take(self.index) {
-                self.go_hungry();
+                self.go_hungry(now);
                 return None;
             }
             self.credits.held.set(self.credits.held.get() + 1);
@@ -105,14 +113,30 @@ impl<C: Connector> Shard<C> {
         unused.saturating_sub(self.credits.promises.borrow().len())
     }
 
-    fn go_hungry(&self) {
-        let Credits { hungry, hungry_waits, .. } = &self.credits;
+    fn go_hungry(&self, now: Instant) {
+        let Credits { hungry, hungry_waits, doubt, .. } = &self.credits;
         self.with_state(|state| state.block_opens(true));
         if !hungry.replace(true) {
             hungry_waits.set(hungry_waits.get() + 1);
+            doubt.set(Some((now + FIRST_DOUBT, FIRST_DOUBT)));
             self.shared.ledger.go_hungry(self.index);
             self.shared.pass_credits();
             self.shared.appeal(self.index);
+        }
+    }
+
+    /// Takes the request for a credit back if nobody waits any more. Not at once: those who come and go all the time
+    /// would have the other cores look as often.
+    pub(crate) fn doubt_hunger(&self, now: Instant) {
+        let Credits { hungry, doubt, .. } = &self.credits;
+        let Some((_, pause)) = doubt.get().filter(|(at, _)| *at <= now) else { return };
+        let pause = (pause * 2).min(LAST_DOUBT);
+        let waited_for = self.state.borrow().has_waiters();
+        doubt.set(waited_for.then_some((now + pause, pause)));
+        // One that cannot be taken back is being seen to.
+        if !waited_for && self.shared.ledger.withdraw(self.index) {
+            hungry.set(false);
+            self.with_state(|state| state.block_opens(false));
         }
     }
 
@@ -120,8 +144,13 @@ impl<C: Connector> Shard<C> {
     /// [`return_credits`](Shard::return_credits).
     pub(super) fn receive_credit(&self, credit: Credit<C>) {
         credit.arrived();
-        self.credits.held.set(self.credits.held.get() + 1);
-        self.credits.hungry.set(false);
+        let Credits { held, hungry, doubt, starving_since, yields, .. } = &self.credits;
+        held.set(held.get() + 1);
+        hungry.set(false);
+        doubt.set(None);
+        // What has just come is kept for a while.
+        starving_since.set(None);
+        yields.set(false);
         self.with_state(|state| state.block_opens(false));
     }
 

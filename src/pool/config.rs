@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::connector::Connector;
 use super::error::BuildError;
+use super::ledger::UNLIMITED;
 use super::pools::Pool;
 use super::scheduler::{Backoff, Limits};
 use crate::runtime::RuntimeHandle;
@@ -22,6 +23,7 @@ pub enum Fairness {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) slots: usize,
+    pub(crate) max_connections: usize,
     pub(crate) max_waiters: usize,
     pub(crate) max_connecting: usize,
     pub(crate) fairness: Fairness,
@@ -56,6 +58,7 @@ impl<C: Connector> PoolBuilder<C> {
             connector,
             settings: Settings {
                 slots: 4,
+                max_connections: UNLIMITED,
                 max_waiters: 1024,
                 max_connecting: 4,
                 fairness: Fairness::Fifo,
@@ -69,6 +72,19 @@ impl<C: Connector> PoolBuilder<C> {
     /// Connections each core may have at most, those being opened or closed included (1 to 65,536; 4 by default).
     pub fn slots_per_core(mut self, slots: usize) -> Self {
         self.settings.slots = slots;
+        self
+    }
+
+    /// Connections all cores together may have at most, those being opened or closed included (1 to 1,073,741,824; only
+    /// [`slots_per_core`](PoolBuilder::slots_per_core) counts by default).
+    ///
+    /// The limit is strict: at no instant are there more, whichever cores they are on. What it leaves goes to where it
+    /// is asked for. A core that waits for a connection while the limit is reached gets one from a core that has one to
+    /// spare, which closes it: after a moment of disuse, or at once if that core has more than a fair share (the limit
+    /// divided by the cores) and the other has less. No core keeps another from having any for ever, even if there are
+    /// fewer connections than cores.
+    pub fn max_connections(mut self, limit: usize) -> Self {
+        self.settings.max_connections = limit;
         self
     }
 
@@ -124,6 +140,7 @@ impl<C: Connector> PoolBuilder<C> {
     pub fn build(self, runtime: &RuntimeHandle) -> Result<Pool<C>, BuildError> {
         let ranges = [
             ("slots_per_core", self.settings.slots, 1 << 16, "1 to 65,536"),
+            ("max_connections", self.settings.max_connections, UNLIMITED, "1 to 1,073,741,824"),
             ("max_waiters", self.settings.max_waiters, 1 << 24, "1 to 16,777,216"),
             ("max_connecting", self.settings.max_connecting, usize::MAX, "at least 1"),
         ];

@@ -14,6 +14,7 @@ use super::connector::Connector;
 use super::error::{AcquireError, BuildError};
 use super::handle::Handle;
 use super::lease::Lease;
+use super::ledger::UNLIMITED;
 use super::remote::Command;
 use super::scheduler::Lifecycle;
 use super::shard::Shard;
@@ -205,6 +206,21 @@ impl<C: Connector> Pool<C> {
             self.shared.connector.close().await;
         };
         timeout(limit, end).await
+    }
+
+    /// Changes [`max_connections`](PoolBuilder::max_connections). When there are more connections than that, idle ones
+    /// are closed, and others as their leases end; from now on their number does not rise before it is below the new
+    /// limit.
+    ///
+    /// # Errors
+    /// [`BuildError::InvalidSetting`] for a limit out of range.
+    pub fn set_max_connections(&self, limit: usize) -> Result<(), BuildError> {
+        if !(1..=UNLIMITED).contains(&limit) {
+            let (what, expected) = ("max_connections", "1 to 1,073,741,824");
+            return Err(BuildError::InvalidSetting { what, expected, got: limit });
+        }
+        self.shared.set_max_connections(limit);
+        Ok(())
     }
 
     /// Whether the pool was closed.

@@ -99,6 +99,11 @@ impl List {
     }
 
     #[inline]
+    pub(super) fn back(&self) -> Option<u32> {
+        some(self.tail)
+    }
+
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.len as usize
     }

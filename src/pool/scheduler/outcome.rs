@@ -116,12 +116,19 @@ pub enum CloseReason {
     Shutdown,
     /// The core that held it has gone.
     Lost,
+    /// Given up for a shard that had too few, or because the limit on all connections was lowered.
+    Rebalanced,
 }
 
 impl CloseReason {
     /// All reasons, in the order of the counters.
-    pub const ALL: [CloseReason; 4] =
-        [CloseReason::Broken, CloseReason::Dirty, CloseReason::Shutdown, CloseReason::Lost];
+    pub const ALL: [CloseReason; 5] = [
+        CloseReason::Broken,
+        CloseReason::Dirty,
+        CloseReason::Shutdown,
+        CloseReason::Lost,
+        CloseReason::Rebalanced,
+    ];
     /// How many reasons there are.
     pub(crate) const COUNT: usize = CloseReason::ALL.len();
 
@@ -132,6 +139,7 @@ impl CloseReason {
             CloseReason::Dirty => "dirty",
             CloseReason::Shutdown => "shutdown",
             CloseReason::Lost => "lost",
+            CloseReason::Rebalanced => "rebalanced",
         }
     }
 }

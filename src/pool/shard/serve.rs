@@ -143,18 +143,22 @@ impl<C: Connector> Shard<C> {
                     // One waiter fewer, and one connection as before: nothing else follows from it.
                     return self.tell(next);
                 }
-                Err(carrier) => state.handle_release(slot, carrier),
+                Err(carrier) => self.yield_or_release(&mut state, slot, carrier),
             }
         } else {
             let reason = if carrier.armed { CloseReason::Broken } else { CloseReason::Dirty };
             state.handle_discard(slot, carrier, reason);
         }
         let settled = !state.has_output() && !state.wants_open();
+        let tell_actor = self.is_called() && state.newest_idle_mut().is_some();
         drop(state);
         guard.disarm();
         slot_guard.disarm();
         if !settled {
             self.flush();
+        }
+        if tell_actor {
+            self.wake_actor();
         }
     }
 

@@ -57,6 +57,7 @@ impl<C, W> State<C, W> {
             Lifecycle::Failed => Refusal::Failed,
         };
         self.refuse_all(&refusal);
+        self.stop_upkeep();
         while let Some(slot) = self.slots.newest_idle() {
             self.slots.condemn_idle(slot, CloseReason::Shutdown);
             self.counters.count_close(CloseReason::Shutdown);

@@ -268,6 +268,7 @@ impl<C: Connector> Shard<C> {
                     waker.wake();
                 }
             }
+            Command::Prewarm { reply } => self.warmups.borrow_mut().push(reply),
             Command::Stats { reply } => {
                 // Refused when nobody waits for the answer any more.
                 let _ = reply.send(self.stats());

@@ -67,7 +67,7 @@ impl<C: Connector> Port for Mail<C> {
 
     #[inline]
     fn turn_ends(&self) {
-        self.shard.start_clocks();
+        self.shard.end_turn();
     }
 }
 
@@ -103,7 +103,10 @@ impl<C: Connector> Actor<C> {
         let mut more = self.handle_commands();
         if self.shard.next_deadline().is_some() {
             let now = self.shard.local.now();
-            self.shard.with_state(|state| state.handle_deadline(now));
+            self.shard.with_state(|state| {
+                state.handle_deadline(now);
+                state.handle_upkeep(now);
+            });
             self.shard.expire_forwards(now);
             self.shard.doubt_hunger(now);
         }
@@ -117,6 +120,7 @@ impl<C: Connector> Actor<C> {
             more |= self.poll_io(cx);
             self.shard.flush();
         }
+        self.shard.settle_warmups();
         self.arm_timer(cx);
         more
     }
@@ -260,8 +264,9 @@ impl<C: Connector> Actor<C> {
             }
             Err(error) => {
                 tracing::debug!(pool = shard.shared.id, %error, "a connection could not be opened");
-                let now = shard.local.now();
-                shard.with_state(|state| state.handle_connect_failed(slot, Arc::new(error), now));
+                let (error, now) = (Arc::new(error), shard.local.now());
+                shard.with_state(|state| state.handle_connect_failed(slot, Arc::clone(&error), now));
+                shard.fail_warmups(&error);
             }
         }
     }

@@ -272,6 +272,7 @@ impl<C: Connector> Shard<C> {
                 }
             }
             Command::Credit(credit) => self.receive_credit(credit),
+            Command::Prewarm { reply } => self.warmups.borrow_mut().push(reply),
             Command::Stats { reply } => {
                 // Refused when nobody waits for the answer any more.
                 let _ = reply.send(self.stats());

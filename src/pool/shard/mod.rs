@@ -7,6 +7,7 @@ mod abroad;
 mod credits;
 mod ending;
 mod serve;
+mod upkeep;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,7 +20,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::actor;
 use super::carrier::Carrier;
 use super::connector::Connector;
-use super::remote::{Forwards, Lent, Token};
+use super::remote::{Forwards, Lent, Token, Warmup};
 use super::scheduler::{CloseReason, Lifecycle, SlotId, State, WaiterKey};
 use super::shared::{Loan, Shared};
 use super::stats::ShardStats;
@@ -87,6 +88,10 @@ pub(crate) struct Shard<C: Connector> {
     unclocked: Cell<bool>,
     /// When the actor will look at the deadlines next.
     actor_wakes_at: Cell<Option<Instant>>,
+    /// Some connections are to be kept idle, so that the end of each turn is a time to see whether some are missing.
+    keeps_idle: bool,
+    /// To be told when as many connections are open as are to be kept.
+    warmups: RefCell<Vec<Warmup>>,
     ended: Cell<bool>,
     spawns: Cell<u64>,
     failures: Cell<u64>,
@@ -104,7 +109,7 @@ impl<C: Connector> Shard<C> {
             index,
             local: Rc::clone(local),
             shared: Arc::clone(shared),
-            state: RefCell::new(State::new(shared.settings.limits())),
+            state: RefCell::new(State::new(shared.settings.limits(local.seed()))),
             forwards: RefCell::new(Forwards::new()),
             abroad: RefCell::new(Abroad::default()),
             credits: Credits::new(),
@@ -117,6 +122,8 @@ impl<C: Connector> Shard<C> {
             seen_epoch: Cell::new(0),
             unclocked: Cell::new(false),
             actor_wakes_at: Cell::new(None),
+            keeps_idle: shared.settings.keep.min_idle > 0,
+            warmups: RefCell::new(Vec::new()),
             ended: Cell::new(false),
             spawns: Cell::new(0),
             failures: Cell::new(0),

@@ -13,9 +13,12 @@ mod connection;
 mod connector;
 mod error;
 mod event;
+#[cfg(feature = "framed")]
+mod framed;
 mod handle;
 mod histogram;
 mod lease;
+mod ledger;
 mod metrics;
 mod pools;
 mod remote;
@@ -29,6 +32,8 @@ pub use connection::Connection;
 pub use connector::{Connector, TcpConnector, UnixConnector};
 pub use error::{AcquireError, BuildError, ExchangeError, Stage};
 pub use event::{Event, EventKind};
+#[cfg(feature = "framed")]
+pub use framed::{Call, Correlated, DetachedFramed, FramedConnection, FramedConnector, FramedError};
 pub use handle::{Acquire, Handle};
 pub use histogram::WaitHistogram;
 pub use lease::Lease;

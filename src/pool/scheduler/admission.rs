@@ -13,7 +13,7 @@ impl<C, W> State<C, W> {
     /// Leases the most recently used idle connection if it is `usable`. Otherwise nothing happens; the rest is for
     /// [`handle_acquire`](State::handle_acquire).
     #[inline(always)]
-    pub(crate) fn grant_idle(&mut self, usable: impl FnOnce(&C) -> bool) -> Option<Grant<C>> {
+    pub(crate) fn grant_idle(&mut self, usable: impl FnOnce(&mut C) -> bool) -> Option<Grant<C>> {
         let Newest::Leased(grant) = self.slots.lease_newest(usable) else { return None };
         self.counters.granted_immediately += 1;
         self.debug_check();
@@ -26,7 +26,7 @@ impl<C, W> State<C, W> {
     pub(crate) fn handle_acquire(
         &mut self,
         asker: Asker,
-        mut usable: impl FnMut(&C) -> bool,
+        mut usable: impl FnMut(&mut C) -> bool,
         ticket: impl FnOnce() -> Ticket<W>,
     ) -> Admission<C> {
         // Nothing is idle while somebody waits, nor in a shard that does not run: an idle connection is
@@ -128,15 +128,18 @@ impl<C, W> State<C, W> {
     #[inline(never)]
     fn acquire_without_idle(&mut self, asker: Asker, ticket: impl FnOnce() -> Ticket<W>) -> Admission<C> {
         let refusal = match self.lifecycle {
+            // In order of severity; the breaker comes last, for it only spares the acquire a wait in vain.
             Lifecycle::Closed => Refusal::Closed,
             Lifecycle::Failed => Refusal::Failed,
             Lifecycle::Running if self.waiters.waiting() >= self.max_waiters => {
                 Refusal::Saturated { limit: self.max_waiters }
             }
-            Lifecycle::Running => match self.would_miss(&asker) {
-                Some(refusal) => refusal,
-                None => return Admission::Queued(self.enqueue(asker, ticket())),
-            },
+            Lifecycle::Running => {
+                match self.cut_off().map(Refusal::Connect).or_else(|| self.would_miss(&asker)) {
+                    Some(refusal) => refusal,
+                    None => return Admission::Queued(self.enqueue(asker, ticket())),
+                }
+            }
         };
         self.counters.not_at_once += 1;
         self.counters.count_refusal(&refusal);
@@ -162,7 +165,9 @@ impl<C, W> State<C, W> {
     fn would_miss(&self, asker: &Asker) -> Option<Refusal> {
         let patience = asker.patience.filter(|_| self.overload.exact)?;
         let leased = self.slots.leased();
-        if leased == 0 || self.slots.vacant() + self.slots.opening() + self.slots.idle() > 0 {
+        if leased == 0
+            || self.openable() + self.slots.opening() + self.slots.idle() + self.slots.checking() > 0
+        {
             return None;
         }
         // Who is held back waits for his own leases, of which nothing is known.
@@ -210,7 +215,11 @@ impl<C, W> State<C, W> {
 
     /// A clean connection is at hand: to the next waiter, to the idle ones, or out.
     pub(super) fn supply(&mut self, slot: SlotId, connection: C) {
-        if self.lifecycle == Lifecycle::Running {
+        if let Some(reason) = self.slots.last_reason(slot) {
+            self.condemn(slot, connection, reason);
+            // Another of its handle's waiters may have joined its line, and something else may be idle.
+            self.sweep();
+        } else if self.lifecycle == Lifecycle::Running {
             if self.wants_time() {
                 self.shed();
             }

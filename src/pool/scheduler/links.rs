@@ -93,9 +93,26 @@ impl List {
         self.len -= 1;
     }
 
+    /// Puts an element right behind one that is on this list.
+    pub(super) fn insert_behind<T: Linked>(&mut self, items: &mut [T], neighbour: u32, index: u32) {
+        let next = items[neighbour as usize].links().next;
+        if next == NONE {
+            return self.push_back(items, index);
+        }
+        *items[index as usize].links_mut() = Links { previous: neighbour, next };
+        items[neighbour as usize].links_mut().next = index;
+        items[next as usize].links_mut().previous = index;
+        self.len += 1;
+    }
+
     #[inline]
     pub(super) fn front(&self) -> Option<u32> {
         some(self.head)
+    }
+
+    #[inline]
+    pub(super) fn back(&self) -> Option<u32> {
+        some(self.tail)
     }
 
     #[inline]
@@ -122,6 +139,12 @@ impl List {
     /// The elements from front to back.
     pub(super) fn iter<'a, T: Linked>(&self, items: &'a [T]) -> impl Iterator<Item = u32> + 'a {
         std::iter::successors(self.front(), |&index| items[index as usize].links().next())
+    }
+
+    /// The elements from back to front.
+    pub(super) fn iter_back<'a, T: Linked>(&self, items: &'a [T]) -> impl Iterator<Item = u32> + use<'a, T> {
+        let list = *self;
+        std::iter::successors(self.back(), move |&index| list.before(items, index))
     }
 }
 

@@ -1,27 +1,28 @@
 //! The state of one shard: its parts, what it promises at all times, and what it can be asked.
 //!
 //! Its transitions are in `admission` (acquire, cancel, collect), `capacity` (connections that come, go and
-//! break) and `ending` (deadlines, handles that go, shutdown). Whoever changes anything calls
+//! break), `life` (what is kept and for how long), `resize` (more slots or fewer, addresses that change) and `ending`
+//! (deadlines, handles that go, shutdown). Whoever changes anything calls
 //! [`State::debug_check`] last.
 
 use std::time::{Duration, Instant};
 
 use super::backoff::{Backoff, Retry};
 use super::leases::Leases;
+use super::life::{Keep, Life};
 use super::queue::Waiters;
 use super::slots::Slots;
 use super::waits::Waits;
-use super::{Counters, Gauges, HandleId, Lifecycle, Outstanding, Rules, SlotId, Wait, WaiterKey};
+use super::{Counters, Gauges, Lifecycle, WaiterKey};
 use crate::pool::Fairness;
-use crate::pool::histogram::WaitHistogram;
 
 /// What a shard is limited to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Connections at most, those being opened or closed included.
     pub slots: usize,
-    /// Acquires that may be queued at the same time. Zero admits only what can be granted at once, and then
-    /// nothing ever opens a connection, since opens are for waiters.
+    /// Acquires that may be queued at the same time. Zero admits only what can be granted at once; then only the
+    /// connections that are to be kept idle are ever opened, for the other opens are for waiters.
     pub max_waiters: usize,
     /// Opens that may be under way at the same time.
     pub max_connecting: usize,
@@ -29,6 +30,8 @@ pub(crate) struct Limits {
     pub fairness: Fairness,
     /// How long to leave a peer alone that could not be reached.
     pub backoff: Backoff,
+    /// Which connections to keep, and for how long.
+    pub keep: Keep,
     /// What is done about more acquires than can be served.
     pub overload: Overload,
 }
@@ -62,9 +65,15 @@ pub(crate) struct State<C, W> {
     pub(super) slots: Slots<C>,
     pub(super) waiters: Waiters<W>,
     pub(super) retry: Retry,
+    pub(super) life: Life,
     pub(super) counters: Counters,
     pub(super) max_waiters: usize,
     pub(super) max_connecting: usize,
+    /// The shard runs, and nobody wants to hear of releases: one may go straight to the next waiter or to the idle
+    /// ones.
+    pub(super) unheeded: bool,
+    /// No open may begin: the pool has no connection to spare.
+    blocked: bool,
     pub(super) overload: Overload,
     pub(super) waits: Waits,
     pub(super) leases: Leases,
@@ -79,15 +88,28 @@ impl<C, W> State<C, W> {
             lifecycle: Lifecycle::Running,
             slots: Slots::new(limits.slots),
             waiters: Waiters::new(limits.fairness),
-            retry: Retry::new(limits.backoff),
+            retry: Retry::new(limits.backoff, limits.keep.seed),
+            life: Life::new(limits.keep),
             counters: Counters::default(),
             max_waiters: limits.max_waiters,
             max_connecting: limits.max_connecting,
+            unheeded: true,
+            blocked: false,
             overload: limits.overload,
             waits: Waits::default(),
             leases: Leases::default(),
             now: None,
         }
+    }
+
+    /// Whether releases are to be left to `handle_release`, because their owner wants to hear of them.
+    pub(crate) fn heed_releases(&mut self, heed: bool) {
+        self.unheeded = !heed && self.lifecycle == Lifecycle::Running;
+    }
+
+    /// Whether opens are held back, until this says otherwise.
+    pub(crate) fn block_opens(&mut self, blocked: bool) {
+        self.blocked = blocked;
     }
 
     /// Whether a decision about whom to serve would now depend on the time: then [`State::tell_time`] comes first.
@@ -98,39 +120,6 @@ impl<C, W> State<C, W> {
 
     pub(crate) fn tell_time(&mut self, now: Instant) {
         self.now = Some(now);
-    }
-
-    /// How many are served before a queued acquire, if nobody comes or goes meanwhile. Who is held back comes last.
-    /// `None` for one that is not queued. Takes a step for each.
-    pub(crate) fn position(&self, waiter: WaiterKey) -> Option<usize> {
-        self.waiters.position(waiter, usize::MAX)
-    }
-
-    /// What the lease, or the grant, of that slot counts for, if it counts.
-    pub(crate) fn charged_to(&self, slot: SlotId) -> Option<(HandleId, Rules)> {
-        self.waiters.accounts.charged_to(slot)
-    }
-
-    /// Whether [`State::measure_waits`] has something to do.
-    #[inline]
-    pub(crate) fn has_unmeasured(&self) -> bool {
-        self.waits.is_pending()
-    }
-
-    /// Measures the waits of those that were served since the last call; `out` gets those of `least` or longer.
-    pub(crate) fn measure_waits(&mut self, now: Instant, least: Duration, out: &mut Vec<Wait>) {
-        self.waits.measure(now, least, out);
-    }
-
-    /// How long those that were served had waited.
-    pub(crate) fn waits(&self) -> &WaitHistogram {
-        &self.waits.histogram
-    }
-
-    /// Looks for leases that are out for too long. `out` gets each once. Gives whether any lease is out.
-    pub(crate) fn look_for_leaks(&mut self, now: Instant, out: &mut Vec<Outstanding>) -> bool {
-        let Some(limit) = self.overload.leak_after else { return false };
-        self.leases.look(&self.slots, now, limit, out)
     }
 
     /// The reply address of a queued waiter, to change it. `None` once its fate is known.
@@ -151,11 +140,33 @@ impl<C, W> State<C, W> {
         self.waiters.has_notices() || self.slots.has_doomed()
     }
 
-    /// Whether another open would serve a waiter and the limits allow it. In back-off too: then `poll_open`
-    /// gives nothing before [`State::next_deadline`].
+    /// Whether another open would serve a waiter, or bring the idle connections up to those that are to be kept, and
+    /// the limits allow it. In back-off too: then `poll_open` gives nothing before [`State::next_deadline`].
     #[inline]
     pub(crate) fn wants_open(&self) -> bool {
-        self.slots.opening() < self.max_connecting.min(self.waiters.queued()) && self.slots.vacant() > 0
+        // One attempt is enough to find out whether a peer that kept failing is back.
+        let most = if self.retry.is_tripped() { self.max_connecting.min(1) } else { self.max_connecting };
+        self.slots.opening() < most.min(self.wanted()) && self.openable() > 0
+    }
+
+    /// Whether an open may begin now, as [`poll_open`](State::poll_open) would.
+    pub(crate) fn may_open(&mut self, now: Instant) -> bool {
+        self.wants_open() && self.retry.allows(now)
+    }
+
+    /// Slots in which a connection could be opened.
+    pub(super) fn openable(&self) -> usize {
+        if self.blocked { 0 } else { self.slots.vacant() }
+    }
+
+    /// Slots that are not vacant.
+    pub(crate) fn occupied(&self) -> usize {
+        self.slots.occupied()
+    }
+
+    /// How many opens may be under way: one for each queued acquire and for each idle connection that is missing.
+    pub(super) fn wanted(&self) -> usize {
+        self.waiters.queued() + self.missing()
     }
 
     /// The end of the back-off, if there is one: no open begins before.
@@ -180,26 +191,29 @@ impl<C, W> State<C, W> {
         self.slots.newest_idle_mut()
     }
 
+    /// The idle connection that has not been used for the longest time, to be looked after.
+    pub(crate) fn oldest_idle_mut(&mut self) -> Option<&mut C> {
+        self.slots.oldest_idle_mut()
+    }
+
     /// Every idle connection, to be looked after.
     pub(crate) fn for_each_idle(&mut self, show: impl FnMut(&mut C)) {
         self.slots.for_each_idle(show);
     }
 
-    /// When something falls due: the earliest deadline of a queued waiter, or the end of the back-off if an
-    /// open waits for it.
+    /// When something falls due: the earliest deadline of a queued waiter, the end of the back-off if an open waits
+    /// for it, or the next look at the connections' ages.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let retry = if self.wants_open() { self.retry.until() } else { None };
-        match (self.waiters.next_deadline(), retry) {
-            (Some(deadline), Some(retry)) => Some(deadline.min(retry)),
-            (deadline, retry) => deadline.or(retry),
-        }
+        [self.waiters.next_deadline(), retry, self.next_upkeep()].into_iter().flatten().min()
     }
 
     /// Whether every slot is vacant, nobody waits and no output is left: a stopped shard may then go.
     #[cfg(test)]
     pub(crate) fn is_quiet(&self) -> bool {
-        let Gauges { waiting, held_back: _, idle, leased, reserved: _, opening, closing } = self.gauges();
-        waiting + idle + leased + opening + closing == 0 && !self.has_output()
+        let Gauges { waiting, held_back: _, idle, leased, reserved: _, opening, checking, closing } =
+            self.gauges();
+        waiting + idle + leased + opening + checking + closing == 0 && !self.has_output()
     }
 
     /// What has happened so far.
@@ -216,6 +230,7 @@ impl<C, W> State<C, W> {
             leased: self.slots.leased(),
             reserved: self.slots.reserved(),
             opening: self.slots.opening(),
+            checking: self.slots.checking(),
             closing: self.slots.closing(),
         }
     }
@@ -229,8 +244,10 @@ impl<C, W> State<C, W> {
             charged.iter().all(|slot| self.slots.may_be_charged(*slot)),
             "what counts is out or set aside"
         );
-        let leases = charged.iter().filter(|slot| !reserved.iter().any(|granted| granted.index == **slot));
-        assert_eq!(leases.count(), self.slots.charged(), "every charged lease counts for a handle");
+        assert!(
+            self.slots.charged().all(|slot| charged.contains(&slot)),
+            "a charged lease counts for a handle"
+        );
         assert!(reserved.iter().all(|slot| self.slots.is_reserved(*slot)), "a grant has its slot");
         let grants = reserved.len();
         reserved.sort_unstable_by_key(|slot| slot.index);
@@ -250,17 +267,19 @@ impl<C, W> State<C, W> {
     }
 
     fn check_totals(&self) {
-        let Gauges { waiting, held_back, idle, leased, reserved, opening, closing: _ } = self.gauges();
+        let Gauges { waiting, held_back, idle, leased, reserved, opening, checking, closing: _ } =
+            self.gauges();
         let running = self.lifecycle == Lifecycle::Running;
         assert!(waiting == held_back || idle == 0, "a waiter and an idle connection meet at once");
         assert!(running || waiting + idle == 0, "a stopped shard has nobody queued and nothing idle");
+        assert!(running || !self.unheeded, "a stopped shard's releases go nowhere unheeded");
         assert!(waiting <= self.max_waiters, "{waiting} waiters, and {} may wait", self.max_waiters);
         assert!(opening <= self.max_connecting, "{opening} opens, of {} at most", self.max_connecting);
         let counters = &self.counters;
         let pending = (waiting + reserved) as u64;
         assert_eq!(counters.acquires(), counters.settled() + pending, "every acquire is accounted for once");
         let ended = counters.connect_failures + counters.closes.iter().sum::<u64>();
-        let alive = (opening + idle + leased) as u64;
+        let alive = (opening + idle + leased + checking) as u64;
         assert_eq!(counters.opens, ended + alive, "every open is accounted for once");
     }
 }

@@ -222,16 +222,22 @@ impl<C: Connector> Shard<C> {
         let slot_guard = LoseOnUnwind(self, slot);
         let mut carrier = self.load(self.index, slot, C::Connection::attach(detached));
         self.with_state(|state| {
+            if state.wants_time() {
+                state.tell_time(self.local.now());
+            }
             if !state.has_waiters() {
                 carrier.arm();
             }
-            state.handle_release(slot, carrier);
+            self.yield_or_release(state, slot, carrier);
         });
         slot_guard.disarm();
         self.flush();
     }
 
     pub(super) fn gone(&self, slot: SlotId, reason: CloseReason) {
+        if self.ended.get() {
+            return self.shared.late_lease_ended(self.index);
+        }
         self.with_state(|state| state.handle_lost(slot, reason));
         self.flush();
     }
@@ -275,6 +281,8 @@ impl<C: Connector> Shard<C> {
                     waker.wake();
                 }
             }
+            Command::Credit(credit) => self.receive_credit(credit),
+            Command::Prewarm { reply } => self.warmups.borrow_mut().push(reply),
             Command::Stats { reply } => {
                 // Refused when nobody waits for the answer any more.
                 let _ = reply.send(self.stats());

@@ -35,8 +35,8 @@ fn a_has_one(handle: HandleId) -> Option<NonZeroU32> {
 }
 
 fn small(fairness: Fairness, slots: usize, max_waiters: usize) -> Limits {
-    let backoff = Backoff { initial: Duration::ZERO, max: Duration::ZERO };
-    Limits { slots, max_waiters, max_connecting: 2, fairness, backoff, overload: Overload::default() }
+    let backoff = Backoff { initial: Duration::ZERO, max: Duration::ZERO, breaker: None };
+    Limits { max_waiters, max_connecting: 2, fairness, backoff, ..limits(slots) }
 }
 
 fn enumerate(world: &World, alphabet: &[Step], depth: usize, visited: &mut u64) {

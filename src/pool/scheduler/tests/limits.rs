@@ -156,3 +156,48 @@ fn shutdown_tells_those_who_are_held_back() {
     release(&mut shard, grant);
     shard.check_invariants();
 }
+
+#[test]
+fn a_counted_lease_that_is_its_connections_last_counts_until_it_ends() {
+    let now = Instant::now();
+    let mut shard = filled(limits(3));
+    let a = limited(A, 2);
+    let (first, second) = (lease_under(&mut shard, a), lease_under(&mut shard, a));
+    let waiter = queue_under(&mut shard, a, now, None);
+    shard.handle_refresh(|_| false);
+    assert!(shard.is_in_question(first.slot) && shard.is_in_question(second.slot));
+    shard.check_invariants();
+    // Of use after all: it still counts.
+    shard.pardon(first.slot);
+    shard.check_invariants();
+    assert!(is_pending(&mut shard, waiter));
+    release(&mut shard, second);
+    assert_eq!(shard.gauges().held_back, 0);
+    for (slot, ..) in closes(&mut shard) {
+        shard.handle_closed(slot);
+    }
+    assert!(shard.wants_open(), "the connection was closed, and the waiter may have another");
+    shard.check_invariants();
+    release(&mut shard, first);
+    assert_eq!(notices(&mut shard), [waiter]);
+    collect(&mut shard, waiter);
+    shard.check_invariants();
+}
+
+#[test]
+fn a_counted_grant_is_passed_on_when_it_is_given_up_even_if_its_connection_goes() {
+    let now = Instant::now();
+    let mut shard = filled(limits(2));
+    let a = limited(A, 1);
+    let grant = lease_under(&mut shard, a);
+    let waiters = [0; 2].map(|_| queue_under(&mut shard, a, now, None));
+    release(&mut shard, grant);
+    shard.handle_refresh(|connection| *connection == 0);
+    // The grant's connection is closed, and the next of the handle gets the one that is idle.
+    shard.handle_cancel(waiters[0]);
+    shard.check_invariants();
+    let told = notices(&mut shard);
+    assert_eq!(told.last(), Some(&waiters[1]));
+    assert_eq!(collect(&mut shard, waiters[1]).connection, 0);
+    shard.check_invariants();
+}

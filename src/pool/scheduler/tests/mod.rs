@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{
-    Admission, Asker, Backoff, CloseReason, Grant, HandleId, Lifecycle, Limits, Overload, Refusal, Rules,
-    SlotId, State, Taken, Ticket, WaiterKey,
+    Admission, Asker, Backoff, CloseReason, Grant, HandleId, Keep, Lifecycle, Limits, Overload, Refusal,
+    Rules, SlotId, State, Taken, Ticket, WaiterKey,
 };
 use crate::pool::Fairness;
 
@@ -15,6 +15,7 @@ mod capacity;
 mod ending;
 mod exhaustive;
 mod fairness;
+mod life;
 mod limits;
 mod overload;
 mod properties;
@@ -29,7 +30,7 @@ const B: HandleId = HandleId(2);
 const D: HandleId = HandleId(4);
 
 const MS: Duration = Duration::from_millis(1);
-const BACKOFF: Backoff = Backoff { initial: MS, max: Duration::from_millis(8) };
+const BACKOFF: Backoff = Backoff { initial: MS, max: Duration::from_millis(8), breaker: None };
 
 fn limits(slots: usize) -> Limits {
     Limits {
@@ -39,6 +40,7 @@ fn limits(slots: usize) -> Limits {
         fairness: Fairness::Fifo,
         backoff: BACKOFF,
         overload: Overload::default(),
+        keep: Keep::default(),
     }
 }
 
@@ -55,7 +57,7 @@ fn under(handle: HandleId, rules: Rules) -> Asker {
     Asker { handle, site: std::panic::Location::caller(), patience: None, rules }
 }
 
-fn any(_: &u32) -> bool {
+fn any(_: &mut u32) -> bool {
     true
 }
 

@@ -45,6 +45,7 @@ fn any_limits() -> impl Strategy<Value = Limits> {
             fairness,
             backoff: BACKOFF,
             overload: Overload::default(),
+            keep: Keep::default(),
         },
     )
 }

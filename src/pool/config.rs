@@ -204,7 +204,7 @@ impl<C: Connector> PoolBuilder<C> {
     /// What counts is how many would be served before it, and the rate at which the shard serves while acquires wait,
     /// which it measures; or the [expected service time](PoolBuilder::expected_service_time). Nobody is refused who
     /// would be served in time at that rate, nor while a connection is idle or being opened or could be opened, nor
-    /// before a rate is known.
+    /// before a rate is known. Deadlines count in microseconds, and one of more than an hour as none.
     pub fn exact_admission(mut self) -> Self {
         self.settings.exact_admission = true;
         self

@@ -16,7 +16,7 @@ use super::error::AcquireError;
 use super::lease::Lease;
 use super::pools::Users;
 use super::remote::{Lent, Token};
-use super::scheduler::{Admission, Asker, HandleId, Rules, Shedding, Site, WaiterKey};
+use super::scheduler::{Admission, Asker, HandleId, Patience, Rules, Shedding, Site, WaiterKey};
 use super::shard::Shard;
 use crate::runtime::CoreId;
 
@@ -231,11 +231,11 @@ impl<C: Connector> Acquire<'_, C> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Lease<C>, AcquireError>> {
         let Handle { shard, home, id, rules, .. } = self.handle;
-        let asker = Asker { handle: *id, site: self.site, patience: timeout, rules: *rules };
+        let asker = Asker { handle: *id, site: self.site, patience: Patience::of(timeout), rules: *rules };
         if *home != shard.index {
-            return self.forward(asker, cx);
+            return self.forward(asker, timeout, cx);
         }
-        match shard.acquire(asker, cx) {
+        match shard.acquire(asker, timeout, cx) {
             Admission::Granted(grant) => {
                 debug_assert_eq!(grant.slot, grant.connection.slot, "a carrier knows its slot");
                 self.stage = Stage::Done;
@@ -252,9 +252,14 @@ impl<C: Connector> Acquire<'_, C> {
         }
     }
 
-    fn forward(&mut self, asker: Asker, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
+    fn forward(
+        &mut self,
+        asker: Asker,
+        timeout: Option<Duration>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Lease<C>, AcquireError>> {
         let Handle { shard, home, .. } = self.handle;
-        match shard.forward(*home, asker, cx) {
+        match shard.forward(*home, asker, timeout, cx) {
             Ok(token) => {
                 self.stage = Stage::Forwarded(token);
                 Poll::Pending

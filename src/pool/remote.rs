@@ -254,3 +254,14 @@ impl<D> Forwards<D> {
         waiting.into_iter().filter_map(|token| self.resolve(token, Err(refusal.clone())).ok()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::TcpConnector;
+
+    #[test]
+    fn a_command_and_the_queues_mark_on_it_take_one_cache_line() {
+        assert!(size_of::<Command<TcpConnector>>() + size_of::<usize>() <= 64);
+    }
+}

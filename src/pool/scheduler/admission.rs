@@ -163,7 +163,7 @@ impl<C, W> State<C, W> {
     /// the least that it would have to wait, as if the next lease ended at once, so that nobody is refused who would
     /// have been served in time at that rate.
     fn would_miss(&self, asker: &Asker) -> Option<Refusal> {
-        let patience = asker.patience.filter(|_| self.overload.exact)?;
+        let patience = asker.patience.limit().filter(|_| self.overload.exact)?;
         let leased = self.slots.leased();
         if leased == 0
             || self.openable() + self.slots.opening() + self.slots.idle() + self.slots.checking() > 0

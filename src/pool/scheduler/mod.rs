@@ -32,7 +32,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use asker::{Asker, Rules, Shedding, Site};
+pub(crate) use asker::{Asker, Patience, Rules, Shedding, Site};
 pub(crate) use backoff::Backoff;
 pub(crate) use counters::{Counters, Gauges};
 pub(crate) use leases::Outstanding;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::ending::LoseOnUnwind;
 use super::{Departure, Destination, Reply, Shard};
@@ -20,14 +20,20 @@ const MAX_REFERENCES: usize = 64;
 
 impl<C: Connector> Shard<C> {
     /// Sends an acquire to its home shard.
-    pub(crate) fn forward(&self, home: usize, asker: Asker, cx: &mut Context<'_>) -> Result<Token, Refusal> {
+    pub(crate) fn forward(
+        &self,
+        home: usize,
+        asker: Asker,
+        timeout: Option<Duration>,
+        cx: &mut Context<'_>,
+    ) -> Result<Token, Refusal> {
         if let Some(refusal) = self.shared.refusal(home) {
             return Err(refusal);
         }
         if self.ended.get() {
             return Err(self.end_refusal());
         }
-        let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), asker.patience);
+        let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), timeout);
         self.unclocked.set(true);
         self.shared.send(home, Command::Acquire { asker, from: self.index, token });
         Ok(token)

@@ -1,6 +1,7 @@
 //! Acquires and releases of this core's own tasks.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use super::ending::{FailOnUnwind, LoseOnUnwind};
 use super::{Reply, Shard};
@@ -25,12 +26,17 @@ impl<C: Connector> Shard<C> {
     }
 
     /// An acquire of this core's own shard.
-    pub(crate) fn acquire(&self, asker: Asker, cx: &mut Context<'_>) -> Admission<Box<Carrier<C>>> {
+    pub(crate) fn acquire(
+        &self,
+        asker: Asker,
+        timeout: Option<Duration>,
+        cx: &mut Context<'_>,
+    ) -> Admission<Box<Carrier<C>>> {
         let guard = FailOnUnwind(self);
         let admission = self.state.borrow_mut().handle_acquire(
             asker,
             |carrier| carrier.is_quiet(),
-            || Ticket { reply: Reply::Local(cx.waker().clone()), timeout: asker.patience },
+            || Ticket { reply: Reply::Local(cx.waker().clone()), timeout },
         );
         guard.disarm();
         match &admission {

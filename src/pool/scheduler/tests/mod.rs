@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{
-    Admission, Asker, Backoff, CloseReason, Grant, HandleId, Keep, Lifecycle, Limits, Overload, Refusal,
-    Rules, SlotId, State, Taken, Ticket, WaiterKey,
+    Admission, Asker, Backoff, CloseReason, Grant, HandleId, Keep, Lifecycle, Limits, Overload, Patience,
+    Refusal, Rules, SlotId, State, Taken, Ticket, WaiterKey,
 };
 use crate::pool::Fairness;
 
@@ -54,7 +54,7 @@ fn asker(handle: HandleId) -> Asker {
 }
 
 fn under(handle: HandleId, rules: Rules) -> Asker {
-    Asker { handle, site: std::panic::Location::caller(), patience: None, rules }
+    Asker { handle, site: std::panic::Location::caller(), patience: Patience::of(None), rules }
 }
 
 fn any(_: &mut u32) -> bool {

@@ -6,7 +6,7 @@ use super::*;
 use crate::pool::scheduler::Shedding;
 
 fn patient(handle: HandleId, patience: Duration) -> Asker {
-    Asker { patience: Some(patience), ..asker(handle) }
+    Asker { patience: Patience::of(Some(patience)), ..asker(handle) }
 }
 
 fn exact(service_time: Option<Duration>) -> Overload {
@@ -45,7 +45,7 @@ fn a_miss_is_foretold_exactly_at_the_boundary() {
         // Two are served in each round of 10 ms.
         assert!(try_queue(&mut shard, patient(HandleId(n), MS * 10 * (n as u32 / 2))).is_ok());
     }
-    match try_queue(&mut shard, patient(A, MS * 20 - Duration::from_nanos(1))) {
+    match try_queue(&mut shard, patient(A, MS * 20 - Duration::from_micros(1))) {
         Err(Refusal::WouldMiss { position, predicted }) => assert_eq!((position, predicted), (4, MS * 20)),
         other => panic!("expected to be refused, got {other:?}"),
     }

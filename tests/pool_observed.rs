@@ -79,9 +79,13 @@ fn a_lease_that_is_never_given_back_is_told_of_once() {
                 let line = line!() + 1;
                 let lease = soon(handle.acquire()).await.unwrap();
                 poll_until(async || shard(&pool, index).await.leaks == told).await;
+                let out = soon(pool.leases()).await;
+                assert_eq!(out.len(), 1);
+                assert_eq!((out[0].core, out[0].handle, out[0].site.line()), (home, handle.id(), line));
                 sleep(Duration::from_millis(20)).await;
                 assert_eq!(shard(&pool, index).await.leaks, told);
                 drop(lease);
+                poll_until(async || pool.leases().await.is_empty()).await;
                 let leaks: Vec<_> = std::mem::take(&mut *heard.lock().unwrap())
                     .into_iter()
                     .filter_map(|event| match event {

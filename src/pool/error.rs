@@ -197,3 +197,75 @@ pub enum BuildError {
         core: crate::runtime::CoreId,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused() -> Arc<io::Error> {
+        Arc::new(io::ErrorKind::ConnectionRefused.into())
+    }
+
+    fn timeout(stage: Stage, last_connect_error: Option<Arc<io::Error>>) -> AcquireError {
+        let waited = Duration::from_millis(5);
+        AcquireError::Timeout { stage, waited, queued: 3, position: 2, last_connect_error }
+    }
+
+    /// Each error, and whether it may be tried again, the upstream is at fault, and more was asked than can be served.
+    fn all() -> Vec<(AcquireError, [bool; 3])> {
+        let wait = Duration::from_millis(7);
+        vec![
+            (AcquireError::Closed, [false, false, false]),
+            (AcquireError::SchedulerFailed, [false, false, false]),
+            (AcquireError::Deregistered, [false, false, false]),
+            (AcquireError::Saturated { limit: 4 }, [true, false, true]),
+            (AcquireError::WouldMissDeadline { position: 1, predicted_wait: wait }, [true, false, true]),
+            (AcquireError::Shed { waited: wait }, [true, false, true]),
+            (AcquireError::Connect { source: refused() }, [true, true, false]),
+            (timeout(Stage::Waiting, None), [true, false, true]),
+            (timeout(Stage::Limited, None), [true, false, true]),
+            (timeout(Stage::Connecting, None), [true, false, false]),
+            (timeout(Stage::Forwarded, None), [true, false, false]),
+            (timeout(Stage::Connecting, Some(refused())), [true, true, false]),
+        ]
+    }
+
+    #[test]
+    fn each_error_says_whether_to_try_again_and_whose_fault_it_is() {
+        for (error, expected) in all() {
+            let said = [error.is_retryable(), error.is_connection_fault(), error.is_overload()];
+            assert_eq!(said, expected, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_pool_that_is_closed_or_failed_is_never_reported_as_a_broken_connection() {
+        for refusal in [Refusal::Closed, Refusal::Failed] {
+            let error = AcquireError::from(refusal);
+            assert!(matches!(error, AcquireError::Closed | AcquireError::SchedulerFailed));
+            assert!(std::error::Error::source(&error).is_none() && !error.is_retryable());
+        }
+    }
+
+    #[test]
+    fn errors_name_the_limit_the_time_and_the_cause() {
+        let texts: Vec<String> = all().iter().map(|(error, _)| error.to_string()).collect();
+        for words in ["4 acquires already wait", "1 acquires would be served first, in 7ms", "shed after 7ms"]
+        {
+            assert!(texts.iter().any(|text| text.contains(words)), "{words}: {texts:#?}");
+        }
+        let timed_out = timeout(Stage::Limited, Some(refused())).to_string();
+        assert!(
+            timed_out.contains("3 waiting, 2 ahead, latest connect error: connection refused"),
+            "{timed_out}"
+        );
+        let connect = AcquireError::Connect { source: refused() };
+        assert!(std::error::Error::source(&connect).is_some(), "keeps its cause");
+    }
+
+    #[test]
+    fn an_exchanges_error_gives_its_own_back() {
+        assert_eq!(ExchangeError::Failed(7).into_inner(), Some(7));
+        assert_eq!(ExchangeError::<i32>::Dirty.into_inner(), None);
+    }
+}

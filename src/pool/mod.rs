@@ -40,4 +40,4 @@ pub use lease::Lease;
 pub use metrics::{METRICS, Metric, MetricKind};
 pub use pools::Pool;
 pub use scheduler::CloseReason;
-pub use stats::{PoolStats, ShardStats};
+pub use stats::{OutstandingLease, PoolStats, ShardStats};

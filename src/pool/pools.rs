@@ -20,7 +20,7 @@ use super::remote::Command;
 use super::scheduler::{Lifecycle, Refusal};
 use super::shard::Shard;
 use super::shared::Shared;
-use super::stats::PoolStats;
+use super::stats::{OutstandingLease, PoolStats};
 use crate::runtime::local::Local;
 use crate::runtime::mesh::Mail;
 use crate::runtime::{CoreId, Elapsed, RuntimeHandle, UnknownCore, context, timeout};
@@ -273,6 +273,26 @@ impl<C: Connector> Pool<C> {
     /// Whether the pool was closed.
     pub fn is_closed(&self) -> bool {
         self.shared.is_closing()
+    }
+
+    /// The leases that are out, and where in the program they were acquired: shard by shard, as each says at its next
+    /// turn. Only pools that [detect leaks](PoolBuilder::detect_leaks) know them; for others, and for shards that have
+    /// ended, there are none.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn leases(&self) -> Vec<OutstandingLease> {
+        let mut answers = Vec::new();
+        for shard in 0..self.shared.links.len() {
+            let (reply, answer) = oneshot::channel();
+            self.shared.send(shard, Command::Leases { reply });
+            answers.push(answer);
+        }
+        let mut leases = Vec::new();
+        for answer in answers {
+            leases.extend(answer.await.unwrap_or_default());
+        }
+        leases
     }
 
     /// What each shard has done and holds, as each says at its next turn; of an ended one, its last counts. The figures of

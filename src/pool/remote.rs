@@ -16,7 +16,7 @@ use super::connection::Connection;
 use super::connector::Connector;
 use super::scheduler::{Asker, CloseReason, HandleId, Refusal, SlotId, Stage};
 use super::shared::{Credit, LeaseEnd, Loan};
-use super::stats::ShardStats;
+use super::stats::{OutstandingLease, ShardStats};
 use crate::runtime::timer::{DeadlineKey, DeadlineQueue};
 
 /// A connection between two cores.
@@ -53,6 +53,8 @@ pub(crate) enum Command<C: Connector> {
     Credit(Credit<C>),
     /// From anywhere: answered when as many connections are open as are to be kept.
     Prewarm { reply: Warmup },
+    /// From anywhere.
+    Leases { reply: oneshot::Sender<Vec<OutstandingLease>> },
     /// From anywhere.
     Stats { reply: oneshot::Sender<ShardStats> },
 }

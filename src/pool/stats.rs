@@ -3,8 +3,11 @@
 //! Figures of one shard agree with each other: they are taken between two transitions. Those of two shards are taken at
 //! slightly different times.
 
+use std::panic::Location;
+use std::time::Duration;
+
 use super::histogram::WaitHistogram;
-use super::scheduler::{CloseReason, Counters, Gauges};
+use super::scheduler::{CloseReason, Counters, Gauges, Outstanding};
 use crate::runtime::CoreId;
 
 /// One shard's counts since it began, and what it holds now.
@@ -129,6 +132,27 @@ impl ShardStats {
     /// Connections that exist now: idle, leased, being opened, checked or closed.
     pub fn connections(&self) -> usize {
         self.idle + self.leased + self.opening + self.checking + self.closing
+    }
+}
+
+/// A lease that is out, as a pool that [detects leaks](super::PoolBuilder::detect_leaks) knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutstandingLease {
+    /// The core whose shard the connection belongs to.
+    pub core: CoreId,
+    /// The id of the handle that it was acquired by.
+    pub handle: u64,
+    /// Where in the program it was acquired.
+    pub site: &'static Location<'static>,
+    /// How long it has been seen to be out. It is older, by the time between two looks at most: a quarter of the time
+    /// after which a lease counts as leaked.
+    pub age: Duration,
+}
+
+impl OutstandingLease {
+    pub(crate) fn new(core: CoreId, lease: Outstanding) -> OutstandingLease {
+        OutstandingLease { core, handle: lease.handle.0, site: lease.site, age: lease.age }
     }
 }
 

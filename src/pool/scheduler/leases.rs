@@ -10,7 +10,7 @@ use super::asker::Site;
 use super::slots::Slots;
 use super::{HandleId, SlotId};
 
-/// A lease that is out.
+/// A lease that is out, as far as it has been seen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outstanding {
     pub handle: HandleId,
@@ -35,6 +35,13 @@ struct Record {
     told: bool,
 }
 
+impl Record {
+    fn outstanding(&self, now: Instant) -> Outstanding {
+        let age = self.seen.map_or(Duration::ZERO, |seen| now.saturating_duration_since(seen));
+        Outstanding { handle: self.handle, site: self.site, age }
+    }
+}
+
 impl Leases {
     /// A lease begins.
     pub(super) fn note(&mut self, slot: SlotId, handle: HandleId, site: Site) {
@@ -43,6 +50,12 @@ impl Leases {
             self.records.resize(index + 1, None);
         }
         self.records[index] = Some(Record { slot, handle, site, seen: None, told: false });
+    }
+
+    /// Every lease that is out.
+    pub(super) fn outstanding<C>(&self, slots: &Slots<C>, now: Instant) -> Vec<Outstanding> {
+        let out = self.records.iter().flatten().filter(|record| slots.is_out(record.slot));
+        out.map(|record| record.outstanding(now)).collect()
     }
 
     /// Looks at every lease that is out: `out` gets those that have been for `limit` and were not told of before. Gives
@@ -60,7 +73,7 @@ impl Leases {
             let age = now.saturating_duration_since(*record.seen.get_or_insert(now));
             if age >= limit && !record.told {
                 record.told = true;
-                out.push(Outstanding { handle: record.handle, site: record.site, age });
+                out.push(record.outstanding(now));
             }
         }
         any

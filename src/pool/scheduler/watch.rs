@@ -33,6 +33,11 @@ impl<C, W> State<C, W> {
         &self.waits.histogram
     }
 
+    /// The leases that are out, if leases are watched.
+    pub(crate) fn outstanding(&self, now: Instant) -> Vec<Outstanding> {
+        self.leases.outstanding(&self.slots, now)
+    }
+
     /// Looks for leases that are out for too long. `out` gets each once. Gives whether any lease is out.
     pub(crate) fn look_for_leaks(&mut self, now: Instant, out: &mut Vec<Outstanding>) -> bool {
         let Some(limit) = self.overload.leak_after else { return false };

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::ending::LoseOnUnwind;
+use super::observe::Waiting;
 use super::{Departure, Destination, Reply, Shard};
 use crate::pool::carrier::Carrier;
 use crate::pool::connection::Connection;
@@ -35,6 +36,7 @@ impl<C: Connector> Shard<C> {
         }
         let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), timeout);
         self.unclocked.set(true);
+        self.begin_span(Waiting::Elsewhere(token), &asker);
         self.shared.send(home, Command::Acquire { asker, from: self.index, token });
         Ok(token)
     }
@@ -45,6 +47,9 @@ impl<C: Connector> Shard<C> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<RemoteGrant<Lent<C>>, Refusal>> {
         let polled = self.forwards.borrow_mut().poll(token, cx.waker());
+        if polled.is_ready() {
+            self.end_span(Waiting::Elsewhere(token));
+        }
         if let Poll::Ready(Err(refusal @ Refusal::TimedOut { stage: Stage::Forwarded, .. })) = &polled {
             // The home shard has told of all others.
             self.observe_refusal(refusal);
@@ -53,6 +58,7 @@ impl<C: Connector> Shard<C> {
     }
 
     pub(crate) fn cancel_forward(&self, token: Token) {
+        self.end_span(Waiting::Elsewhere(token));
         let cancelled = self.forwards.borrow_mut().cancel(token);
         match cancelled {
             Cancelled::Tell { home } => {
@@ -289,6 +295,9 @@ impl<C: Connector> Shard<C> {
             }
             Command::Credit(credit) => self.receive_credit(credit),
             Command::Prewarm { reply } => self.warmups.borrow_mut().push(reply),
+            Command::Leases { reply } => {
+                let _ = reply.send(self.outstanding_leases());
+            }
             Command::Stats { reply } => {
                 // Refused when nobody waits for the answer any more.
                 let _ = reply.send(self.stats());

@@ -31,6 +31,7 @@ use crate::runtime::watch::WatchList;
 use crate::runtime::{RawPid, context};
 use credits::Credits;
 use ending::FailOnUnwind;
+use observe::Waiting;
 
 /// How a queued waiter is told.
 #[derive(Debug)]
@@ -102,6 +103,8 @@ pub(crate) struct Shard<C: Connector> {
     waits: RefCell<Vec<Wait>>,
     slow_acquires: Cell<u64>,
     leaks: Cell<u64>,
+    /// Of the acquires of this core that wait, while a subscriber is interested.
+    spans: RefCell<FxHashMap<Waiting, tracing::Span>>,
     /// Leases are out that the actor looks at.
     watches_leases: Cell<bool>,
     /// When it does next.
@@ -142,6 +145,7 @@ impl<C: Connector> Shard<C> {
             waits: RefCell::new(Vec::new()),
             slow_acquires: Cell::new(0),
             leaks: Cell::new(0),
+            spans: RefCell::default(),
             watches_leases: Cell::new(false),
             next_look: Cell::new(None),
         });

@@ -3,11 +3,25 @@
 
 use std::time::{Duration, Instant};
 
+use tracing::{Level, Span};
+
 use super::Shard;
 use crate::pool::connector::Connector;
 use crate::pool::error::AcquireError;
 use crate::pool::event::{Event, EventKind};
-use crate::pool::scheduler::Refusal;
+use crate::pool::remote::Token;
+use crate::pool::scheduler::{Asker, Refusal, WaiterKey};
+use crate::pool::stats::OutstandingLease;
+
+/// What the spans of acquires that wait are called by those who filter.
+const SPANS: &str = "corelet::pool::acquire";
+
+/// A wait on this core: of a task of it, here or at another core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Waiting {
+    Here(WaiterKey),
+    Elsewhere(Token),
+}
 
 /// Leases are looked at so many times in the time after which they are told of.
 const LOOKS: u32 = 4;
@@ -22,6 +36,37 @@ impl<C: Connector> Shard<C> {
 
     pub(crate) fn observe_refusal(&self, refusal: &Refusal) {
         self.observe(|| EventKind::Refused { error: AcquireError::from(refusal.clone()) });
+    }
+
+    /// An acquire has to wait: opens a span for the wait, if a subscriber is interested in it.
+    #[inline]
+    pub(super) fn begin_span(&self, wait: Waiting, asker: &Asker) {
+        if tracing::enabled!(target: SPANS, Level::TRACE) {
+            self.begin_span_now(wait, asker);
+        }
+    }
+
+    #[cold]
+    fn begin_span_now(&self, wait: Waiting, asker: &Asker) {
+        let span = tracing::trace_span!(
+            target: SPANS,
+            parent: Span::current(),
+            "acquire",
+            pool = self.shared.id,
+            core = %self.local.id(),
+            handle = asker.handle.0,
+            site = %asker.site
+        );
+        self.spans.borrow_mut().insert(wait, span);
+    }
+
+    /// The wait is over, in whatever way.
+    #[inline]
+    pub(super) fn end_span(&self, wait: Waiting) {
+        if !self.spans.borrow().is_empty() {
+            let span = self.spans.borrow_mut().remove(&wait);
+            drop(span);
+        }
     }
 
     /// A waiter has collected its connection. How long it waited is measured at the end of the turn.
@@ -86,6 +131,12 @@ impl<C: Connector> Shard<C> {
     /// When leases are to be looked at next; `Some` at once when they have not been looked at yet.
     pub(crate) fn has_leases_to_watch(&self) -> bool {
         self.watches_leases.get()
+    }
+
+    pub(crate) fn outstanding_leases(&self) -> Vec<OutstandingLease> {
+        let core = self.local.id();
+        let out = self.state.borrow().outstanding(self.local.now());
+        out.into_iter().map(|lease| OutstandingLease::new(core, lease)).collect()
     }
 
     /// Tells of leases that are out for too long.

@@ -4,6 +4,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::ending::{FailOnUnwind, LoseOnUnwind};
+use super::observe::Waiting;
 use super::{Reply, Shard};
 use crate::pool::carrier::Carrier;
 use crate::pool::connector::Connector;
@@ -41,7 +42,10 @@ impl<C: Connector> Shard<C> {
         guard.disarm();
         match &admission {
             Admission::Granted(_) => self.watch_lease(),
-            Admission::Queued(_) => self.after_queueing(),
+            Admission::Queued(waiter) => {
+                self.begin_span(Waiting::Here(*waiter), &asker);
+                self.after_queueing();
+            }
             Admission::Refused(refusal) => {
                 self.after_queueing();
                 self.observe_refusal(refusal);
@@ -58,6 +62,7 @@ impl<C: Connector> Shard<C> {
         guard.disarm();
         if collected.is_some() {
             self.note_lease_after_wait();
+            self.end_span(Waiting::Here(waiter));
         }
         collected
     }
@@ -74,9 +79,11 @@ impl<C: Connector> Shard<C> {
         match taken {
             Taken::Granted(grant) => {
                 self.note_lease_after_wait();
+                self.end_span(Waiting::Here(waiter));
                 Poll::Ready(Ok(grant.connection))
             }
             Taken::Refused(refusal) => {
+                self.end_span(Waiting::Here(waiter));
                 self.observe_refusal(&refusal);
                 Poll::Ready(Err(refusal))
             }
@@ -101,6 +108,7 @@ impl<C: Connector> Shard<C> {
 
     /// The caller of a queued acquire has gone.
     pub(crate) fn cancel_waiter(&self, waiter: WaiterKey) {
+        self.end_span(Waiting::Here(waiter));
         let guard = FailOnUnwind(self);
         let reply = {
             let mut state = self.state.borrow_mut();

@@ -7,10 +7,12 @@
 //! uncontended local acquire and release.
 
 mod actor;
+mod addresses;
 mod carrier;
 mod config;
 mod connection;
 mod connector;
+mod errands;
 mod error;
 mod handle;
 mod lease;
@@ -21,6 +23,7 @@ mod shard;
 mod shared;
 mod stats;
 
+pub use addresses::{Addresses, Resolve};
 pub use config::{Fairness, PoolBuilder};
 pub use connection::Connection;
 pub use connector::{Connector, TcpConnector, UnixConnector};
@@ -29,4 +32,5 @@ pub use handle::{Acquire, Handle};
 pub use lease::Lease;
 pub use pools::Pool;
 pub use scheduler::CloseReason;
+pub use shared::Refresh;
 pub use stats::{PoolStats, ShardStats};

@@ -187,6 +187,21 @@ impl<C, W> State<C, W> {
         self.retry.allows(now);
     }
 
+    /// This connection has lived long enough.
+    #[cfg(test)]
+    pub(super) fn expire(&mut self, slot: SlotId) {
+        self.slots.take_expiry(slot);
+        self.life.overdue.push(slot);
+        self.retire_overdue();
+        self.debug_check();
+    }
+
+    /// Whether the connection stays until its replacement is there.
+    #[cfg(test)]
+    pub(super) fn is_overdue(&self, slot: SlotId) -> bool {
+        self.life.overdue.contains(&slot)
+    }
+
     /// The shard has stopped: nothing is kept, and no time is waited for.
     pub(super) fn stop_upkeep(&mut self) {
         self.life.tick_due = None;

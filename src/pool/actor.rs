@@ -20,6 +20,7 @@ use super::errands::{self, Check, ClosedAbroad, Closing, Leaving, Opening};
 use super::remote::Command;
 use super::scheduler::{CloseReason, Lifecycle, SlotId};
 use super::shard::{Departure, Destination, Shard};
+use crate::runtime::executor::contain;
 use crate::runtime::local::Port;
 use crate::runtime::{RawPid, Sleep, context};
 
@@ -102,11 +103,15 @@ impl<C: Connector> Actor<C> {
                 state.handle_upkeep(now);
             });
             self.shard.expire_forwards(now);
+            self.shard.doubt_hunger(now);
+            self.shard.retry_missing(now);
         }
+        self.shard.answer_calls();
         self.shard.flush();
         self.start_closing();
         self.start_checking();
         self.start_opening();
+        self.shard.return_credits();
         self.start_leaving();
         if self.has_io() {
             more |= self.poll_io(cx);
@@ -138,6 +143,7 @@ impl<C: Connector> Actor<C> {
         }
         self.shard.follow();
         self.shard.look_at_others();
+        self.shard.listen();
     }
 
     /// Idle connections on which something has arrived.
@@ -167,11 +173,11 @@ impl<C: Connector> Actor<C> {
     }
 
     fn start_opening(&mut self) {
-        if !self.shard.with_state(|state| state.wants_open()) {
+        if !self.shard.wants_open() {
             return;
         }
         let now = self.shard.local.now();
-        while let Some(slot) = self.shard.with_state(|state| state.poll_open(now)) {
+        while let Some(slot) = self.shard.begin_open(now) {
             self.openings.push(errands::open(&self.shard.shared, slot, self.shard.refreshes()));
         }
     }
@@ -334,6 +340,14 @@ impl<C: Connector> Drop for Actor<C> {
             shard.with_state(|state| state.drain_for_shutdown(Lifecycle::Closed));
             shard.flush();
         }
-        context::enter(&shard.local.clone(), || shard.end());
+        context::enter(&shard.local.clone(), || {
+            // What is on these counts until it is dropped.
+            contain("pooled connections", || self.openings.clear());
+            contain("pooled connections", || self.checks.clear());
+            contain("pooled connections", || self.closings.clear());
+            contain("pooled connections", || self.leavings.clear());
+            contain("pooled connections", || self.closed_abroad.clear());
+            shard.end();
+        });
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::connector::Connector;
 use super::error::BuildError;
+use super::ledger::UNLIMITED;
 use super::pools::Pool;
 use super::scheduler::{Backoff, Keep, Limits};
 use crate::runtime::RuntimeHandle;
@@ -22,6 +23,7 @@ pub enum Fairness {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) slots: usize,
+    pub(crate) max_connections: usize,
     pub(crate) max_waiters: usize,
     pub(crate) max_connecting: usize,
     pub(crate) fairness: Fairness,
@@ -68,6 +70,7 @@ impl<C: Connector> PoolBuilder<C> {
             connector,
             settings: Settings {
                 slots: 4,
+                max_connections: UNLIMITED,
                 max_waiters: 1024,
                 max_connecting: 4,
                 fairness: Fairness::Fifo,
@@ -90,6 +93,19 @@ impl<C: Connector> PoolBuilder<C> {
         self
     }
 
+    /// Connections all cores together may have at most, those being opened or closed included (1 to 1,073,741,824; only
+    /// [`slots_per_core`](PoolBuilder::slots_per_core) counts by default).
+    ///
+    /// The limit is strict: at no instant are there more, whichever cores they are on. What it leaves goes to where it
+    /// is asked for. A core that waits for a connection while the limit is reached gets one from a core that has one to
+    /// spare, which closes it: after a moment of disuse, or at once if that core has more than a fair share (the limit
+    /// divided by the cores) and the other has less. No core keeps another from having any for ever, even if there are
+    /// fewer connections than cores.
+    pub fn max_connections(mut self, limit: usize) -> Self {
+        self.settings.max_connections = limit;
+        self
+    }
+
     /// Acquires that may wait at one shard at the same time (1 to 16,777,216; 1,024 by default); more are refused with
     /// [`AcquireError::Saturated`](super::AcquireError::Saturated). Zero, for a pool whose acquires never wait, is
     /// possible together with [`min_idle`](PoolBuilder::min_idle): nothing else would ever open a connection.
@@ -102,7 +118,8 @@ impl<C: Connector> PoolBuilder<C> {
     /// nothing is opened until it is asked for). They are missing as soon as they are leased, and are opened again at
     /// the end of that turn; neither [`idle_timeout`](PoolBuilder::idle_timeout) nor
     /// [`max_lifetime`](PoolBuilder::max_lifetime) makes them fewer. More than there are slots means all slots.
-    /// See [`Pool::prewarm`].
+    /// Where [`max_connections`](PoolBuilder::max_connections) leaves none for them, they are done without, and tried for
+    /// again ten times a second; where another core's acquires wait, they are given up. See [`Pool::prewarm`].
     pub fn min_idle(mut self, connections: usize) -> Self {
         self.settings.keep.min_idle = connections;
         self
@@ -212,6 +229,7 @@ impl<C: Connector> PoolBuilder<C> {
         // Without a waiter, something else must call for opens.
         let fewest_waiters = usize::from(self.settings.keep.min_idle == 0);
         let ranges = [
+            ("max_connections", self.settings.max_connections, 1..=UNLIMITED, "1 to 1,073,741,824"),
             ("max_waiters", self.settings.max_waiters, fewest_waiters..=1 << 24, "1 to 16,777,216"),
             ("max_connecting", self.settings.max_connecting, 1..=usize::MAX, "at least 1"),
         ];

@@ -128,6 +128,15 @@ pub trait Connector: Send + Sync + 'static {
     fn attached(&self, refresh: Refresh) {
         let _ = refresh;
     }
+
+    /// Closes what the connector itself holds, such as a pool below it. [`Pool::close`](super::Pool::close) and
+    /// [`Pool::drain`](super::Pool::drain) await it when all shards have ended. There is nothing to close by default.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any await, and called more than once.
+    fn close(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
 
 /// How long one of several addresses is tried before the next one is.

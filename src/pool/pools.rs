@@ -14,6 +14,7 @@ use super::connector::Connector;
 use super::error::{AcquireError, BuildError};
 use super::handle::Handle;
 use super::lease::Lease;
+use super::ledger::UNLIMITED;
 use super::remote::Command;
 use super::scheduler::{Lifecycle, Refusal};
 use super::shard::Shard;
@@ -186,6 +187,7 @@ impl<C: Connector> Pool<C> {
     pub async fn close(&self) {
         self.shared.close();
         poll_fn(|cx| self.shared.poll_ended(false, cx)).await;
+        self.shared.connector.close().await;
     }
 
     /// As [`close`](Pool::close), and waits until all leases are dropped too, for at most `limit` in all.
@@ -200,7 +202,26 @@ impl<C: Connector> Pool<C> {
     /// When not called on a core.
     pub async fn drain(&self, limit: Duration) -> Result<(), Elapsed> {
         self.shared.close();
-        timeout(limit, poll_fn(|cx| self.shared.poll_ended(true, cx))).await
+        let end = async {
+            poll_fn(|cx| self.shared.poll_ended(true, cx)).await;
+            self.shared.connector.close().await;
+        };
+        timeout(limit, end).await
+    }
+
+    /// Changes [`max_connections`](PoolBuilder::max_connections). When there are more connections than that, idle ones
+    /// are closed, and others as their leases end; from now on their number does not rise before it is below the new
+    /// limit.
+    ///
+    /// # Errors
+    /// [`BuildError::InvalidSetting`] for a limit out of range.
+    pub fn set_max_connections(&self, limit: usize) -> Result<(), BuildError> {
+        if !(1..=UNLIMITED).contains(&limit) {
+            let (what, expected) = ("max_connections", "1 to 1,073,741,824");
+            return Err(BuildError::InvalidSetting { what, expected, got: limit });
+        }
+        self.shared.set_max_connections(limit);
+        Ok(())
     }
 
     /// Gives every core so many slots from its next turn on (1 to 65,536). Where that is more, waiters are served from

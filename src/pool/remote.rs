@@ -15,7 +15,7 @@ use slab::Slab;
 use super::connection::Connection;
 use super::connector::Connector;
 use super::scheduler::{CloseReason, HandleId, Refusal, SlotId, Stage};
-use super::shared::{LeaseEnd, Loan};
+use super::shared::{Credit, LeaseEnd, Loan};
 use super::stats::ShardStats;
 use crate::runtime::timer::{DeadlineKey, DeadlineQueue};
 
@@ -49,6 +49,8 @@ pub(crate) enum Command<C: Connector> {
     Grant { token: Token, lent: Lent<C> },
     /// To the asking shard.
     Refuse { token: Token, refusal: Box<Refusal> },
+    /// To a shard that goes without: it may open one connection more.
+    Credit(Credit<C>),
     /// From anywhere: answered when as many connections are open as are to be kept.
     Prewarm { reply: Warmup },
     /// From anywhere.

@@ -35,6 +35,9 @@ pub struct ShardStats {
     pub connect_failures: u64,
     /// Connections closed, by [`CloseReason`] in the order of [`CloseReason::ALL`].
     pub closes: [u64; CloseReason::ALL.len()],
+    /// Times this shard would have opened a connection, and all that the pool may have were there: see
+    /// [`max_connections`](super::PoolBuilder::max_connections).
+    pub hungry_waits: u64,
     /// Scheduler tasks ever started: one per shard, for its whole life.
     pub scheduler_spawns: u64,
     /// Scheduler panics.
@@ -51,6 +54,8 @@ pub struct ShardStats {
     pub checking: usize,
     /// Connections being closed now.
     pub closing: usize,
+    /// Of the connections that the pool may have, those that this shard has, or may open now.
+    pub credits: usize,
 }
 
 impl ShardStats {
@@ -77,6 +82,7 @@ impl ShardStats {
             opens: counters.opens,
             connect_failures: counters.connect_failures,
             closes: counters.closes,
+            hungry_waits: 0,
             scheduler_spawns: 0,
             scheduler_failures: 0,
             waiting: gauges.waiting,
@@ -85,6 +91,7 @@ impl ShardStats {
             opening: gauges.opening,
             checking: gauges.checking,
             closing: gauges.closing,
+            credits: 0,
         }
     }
 

@@ -161,8 +161,18 @@ impl Local {
         })
     }
 
+    /// For a core that another loop waits for: goes to sleep unless there is something to do.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.answer_idle_probes();
+        let asleep = self.announce_sleep();
+        if asleep {
+            self.parks.set(self.parks.get() + 1);
+        }
+        asleep
+    }
+
     /// Says that this core sleeps unless there is mail; false means it must not.
-    pub(crate) fn announce_sleep(&self) -> bool {
+    fn announce_sleep(&self) -> bool {
         self.mailbox.sleep_flag().announce(|| self.has_mail())
     }
 

@@ -99,19 +99,27 @@ impl<C, W> State<C, W> {
         reply
     }
 
+    /// Collects the connection that a waiter was granted and told of. For all that may be otherwise there is
+    /// [`take`](State::take).
+    #[inline]
+    pub(crate) fn collect(&mut self, waiter: WaiterKey) -> Option<C> {
+        let slot = self.waiters.collect_told(waiter)?;
+        self.counters.granted_after_wait += 1;
+        let connection = self.slots.collect(slot);
+        self.debug_check();
+        Some(connection)
+    }
+
     /// Collects what became of a waiter. Anything but `Pending` ends it.
     pub(crate) fn take(&mut self, waiter: WaiterKey) -> Taken<C> {
-        if matches!(self.waiters.fate(waiter), Fate::Queued) {
-            return Taken::Pending;
-        }
-        let taken = match self.waiters.remove(waiter).0 {
+        let taken = match self.waiters.settle_up(waiter) {
             Fate::Granted(slot) => {
                 self.counters.granted_after_wait += 1;
                 Taken::Granted(Grant { slot, connection: self.slots.collect(slot) })
             }
+            Fate::Queued => return Taken::Pending,
             Fate::Refused(refusal) => Taken::Refused(*refusal),
             Fate::Free => Taken::Gone,
-            Fate::Queued => unreachable!("a queued waiter has just been excluded"),
         };
         self.debug_check();
         taken
@@ -132,7 +140,8 @@ impl<C, W> State<C, W> {
         }
         let waiter = self.waiters.enqueue(handle, ticket());
         self.counters.capacity_waits += 1;
-        self.sweep();
+        // Nothing is idle, so there is nothing to sweep.
+        self.debug_check();
         Admission::Queued(waiter)
     }
 

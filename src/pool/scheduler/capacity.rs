@@ -4,14 +4,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{CloseReason, Lifecycle, Notice, Refusal, SlotId, State};
+use super::{CloseReason, Notice, Refusal, SlotId, State};
 
 impl<C, W> State<C, W> {
     /// A lease ended cleanly and nobody waits: its connection goes in front of the idle ones. Otherwise nothing
     /// happens and the connection comes back.
     #[inline(always)]
     pub(crate) fn release_idle(&mut self, slot: SlotId, connection: C) -> Option<C> {
-        if self.waiters.queued() > 0 || self.lifecycle != Lifecycle::Running || !self.slots.is_leased(slot) {
+        if self.waiters.queued() > 0 || !self.unheeded || !self.slots.is_leased(slot) {
             return Some(connection);
         }
         self.slots.shelve(slot, connection);
@@ -22,7 +22,7 @@ impl<C, W> State<C, W> {
     /// A lease ended cleanly and somebody waits: the connection goes to the next waiter, whose notice is given at once.
     /// Otherwise nothing happens and the connection comes back.
     pub(crate) fn hand_over(&mut self, slot: SlotId, connection: C) -> Result<Notice<W>, C> {
-        if self.lifecycle != Lifecycle::Running || !self.slots.is_leased(slot) {
+        if !self.unheeded || !self.slots.is_leased(slot) {
             return Err(connection);
         }
         let Some(notice) = self.waiters.serve_next(slot) else { return Err(connection) };
@@ -63,6 +63,19 @@ impl<C, W> State<C, W> {
     pub(crate) fn handle_evict(&mut self, slot: SlotId) {
         self.evict(slot, CloseReason::Broken);
         self.debug_check();
+    }
+
+    /// Another shard is to have the connection that was not used for the longest time. False when none is idle.
+    pub(crate) fn give_up_oldest(&mut self) -> bool {
+        let given_up = self
+            .slots
+            .oldest_idle()
+            .is_some_and(|slot| self.slots.condemn_idle(slot, CloseReason::Rebalanced));
+        if given_up {
+            self.counters.count_close(CloseReason::Rebalanced);
+        }
+        self.debug_check();
+        given_up
     }
 
     /// An open succeeded. With a stale id the connection is merely dropped.

@@ -116,6 +116,8 @@ pub enum CloseReason {
     Shutdown,
     /// The core that held it has gone.
     Lost,
+    /// Given up for a shard that had too few, or because the limit on all connections was lowered.
+    Rebalanced,
     /// Idle for longer than the pool's `idle_timeout`.
     Idle,
     /// Older than the pool's `max_lifetime`.
@@ -130,11 +132,12 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// All reasons, in the order of the counters.
-    pub const ALL: [CloseReason; 9] = [
+    pub const ALL: [CloseReason; 10] = [
         CloseReason::Broken,
         CloseReason::Dirty,
         CloseReason::Shutdown,
         CloseReason::Lost,
+        CloseReason::Rebalanced,
         CloseReason::Idle,
         CloseReason::Expired,
         CloseReason::Superseded,
@@ -151,6 +154,7 @@ impl CloseReason {
             CloseReason::Dirty => "dirty",
             CloseReason::Shutdown => "shutdown",
             CloseReason::Lost => "lost",
+            CloseReason::Rebalanced => "rebalanced",
             CloseReason::Idle => "idle",
             CloseReason::Expired => "expired",
             CloseReason::Superseded => "superseded",

@@ -290,6 +290,18 @@ impl<C> Slots<C> {
         self.slots[id.index as usize].connection.as_mut()
     }
 
+    /// The slot of the idle connection that has not been used for the longest time.
+    pub(super) fn oldest_idle(&self) -> Option<SlotId> {
+        let index = self.idle.back()?;
+        Some(SlotId { index, generation: self.slots[index as usize].generation })
+    }
+
+    /// Shows the idle connection that has not been used for the longest time.
+    pub(super) fn oldest_idle_mut(&mut self) -> Option<&mut C> {
+        let id = self.oldest_idle()?;
+        self.slots[id.index as usize].connection.as_mut()
+    }
+
     /// Shows every idle connection.
     pub(super) fn for_each_idle(&mut self, mut show: impl FnMut(&mut C)) {
         for slot in &mut self.slots {
@@ -324,6 +336,10 @@ impl<C> Slots<C> {
 
     pub(super) fn vacant(&self) -> usize {
         self.vacant.len()
+    }
+
+    pub(super) fn occupied(&self) -> usize {
+        self.present() - self.vacant()
     }
 
     pub(super) fn opening(&self) -> usize {

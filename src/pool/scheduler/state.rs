@@ -52,6 +52,11 @@ pub(crate) struct State<C, W> {
     pub(super) counters: Counters,
     pub(super) max_waiters: usize,
     pub(super) max_connecting: usize,
+    /// The shard runs, and nobody wants to hear of releases: one may go straight to the next waiter or to the idle
+    /// ones.
+    pub(super) unheeded: bool,
+    /// No open may begin: the pool has no connection to spare.
+    blocked: bool,
 }
 
 impl<C, W> State<C, W> {
@@ -66,7 +71,19 @@ impl<C, W> State<C, W> {
             counters: Counters::default(),
             max_waiters: limits.max_waiters,
             max_connecting: limits.max_connecting,
+            unheeded: true,
+            blocked: false,
         }
+    }
+
+    /// Whether releases are to be left to `handle_release`, because their owner wants to hear of them.
+    pub(crate) fn heed_releases(&mut self, heed: bool) {
+        self.unheeded = !heed && self.lifecycle == Lifecycle::Running;
+    }
+
+    /// Whether opens are held back, until this says otherwise.
+    pub(crate) fn block_opens(&mut self, blocked: bool) {
+        self.blocked = blocked;
     }
 
     /// The reply address of a queued waiter, to change it. `None` once its fate is known.
@@ -94,7 +111,22 @@ impl<C, W> State<C, W> {
         // One attempt is enough to find out whether a peer that kept failing is back.
         let probes = self.retry.is_tripped() && self.slots.alive() == self.slots.opening();
         let most = if probes { self.max_connecting.min(1) } else { self.max_connecting };
-        self.slots.opening() < most.min(self.wanted()) && self.slots.vacant() > 0
+        self.slots.opening() < most.min(self.wanted()) && self.openable() > 0
+    }
+
+    /// Whether an open may begin now, as [`poll_open`](State::poll_open) would.
+    pub(crate) fn may_open(&mut self, now: Instant) -> bool {
+        self.wants_open() && self.retry.allows(now)
+    }
+
+    /// Slots in which a connection could be opened.
+    pub(super) fn openable(&self) -> usize {
+        if self.blocked { 0 } else { self.slots.vacant() }
+    }
+
+    /// Slots that are not vacant.
+    pub(crate) fn occupied(&self) -> usize {
+        self.slots.occupied()
     }
 
     /// How many opens may be under way: one for each queued acquire and for each idle connection that is missing.
@@ -122,6 +154,11 @@ impl<C, W> State<C, W> {
     /// The most recently used idle connection, to be looked after.
     pub(crate) fn newest_idle_mut(&mut self) -> Option<&mut C> {
         self.slots.newest_idle_mut()
+    }
+
+    /// The idle connection that has not been used for the longest time, to be looked after.
+    pub(crate) fn oldest_idle_mut(&mut self) -> Option<&mut C> {
+        self.slots.oldest_idle_mut()
     }
 
     /// Every idle connection, to be looked after.
@@ -189,6 +226,7 @@ impl<C, W> State<C, W> {
         let running = self.lifecycle == Lifecycle::Running;
         assert!(waiting == 0 || idle == 0, "a waiter and an idle connection meet at once");
         assert!(running || waiting + idle == 0, "a stopped shard has nobody queued and nothing idle");
+        assert!(running || !self.unheeded, "a stopped shard's releases go nowhere unheeded");
         assert!(waiting <= self.max_waiters, "{waiting} waiters, and {} may wait", self.max_waiters);
         assert!(opening <= self.max_connecting, "{opening} opens, of {} at most", self.max_connecting);
         let counters = &self.counters;

@@ -4,6 +4,7 @@
 //! connections run afterwards. A panic inside a transition fails the shard, whoever made the call.
 
 mod abroad;
+mod credits;
 mod ending;
 mod serve;
 mod upkeep;
@@ -26,6 +27,7 @@ use super::stats::ShardStats;
 use crate::runtime::local::Local;
 use crate::runtime::watch::WatchList;
 use crate::runtime::{RawPid, context};
+use credits::Credits;
 use ending::FailOnUnwind;
 
 /// Whose acquire it is that another core has sent.
@@ -79,6 +81,7 @@ pub(crate) struct Shard<C: Connector> {
     state: RefCell<State<Box<Carrier<C>>, Reply>>,
     forwards: RefCell<Forwards<Lent<C>>>,
     abroad: RefCell<Abroad>,
+    credits: Credits,
     departures: RefCell<Vec<Departure<C>>>,
     /// Carriers whose connection has gone, for the next one that comes.
     spares: RefCell<Vec<Box<Carrier<C>>>>,
@@ -119,6 +122,7 @@ impl<C: Connector> Shard<C> {
             state: RefCell::new(State::new(shared.settings.limits(local.seed()))),
             forwards: RefCell::new(Forwards::new()),
             abroad: RefCell::new(Abroad::default()),
+            credits: Credits::new(),
             departures: RefCell::new(Vec::new()),
             spares: RefCell::new(Vec::new()),
             references: RefCell::new(Vec::new()),
@@ -171,10 +175,7 @@ impl<C: Connector> Shard<C> {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let here = self.state.borrow().next_deadline();
         let forwarded = self.forwards.borrow().next_deadline();
-        match (here, forwarded) {
-            (Some(here), Some(forwarded)) => Some(here.min(forwarded)),
-            (here, forwarded) => here.or(forwarded),
-        }
+        [here, forwarded, self.credits.due()].into_iter().flatten().min()
     }
 
     pub(crate) fn set_actor_wakes_at(&self, at: Option<Instant>) {
@@ -208,6 +209,8 @@ impl<C: Connector> Shard<C> {
         let mut stats = ShardStats::collect(self.local.id(), state.counters(), state.gauges());
         stats.forwards = self.forwards.borrow().total;
         stats.lends = self.abroad.borrow().lends;
+        stats.credits = self.shared.ledger.held(self.index);
+        stats.hungry_waits = self.credits.hungry_waits();
         stats.scheduler_spawns = self.spawns.get();
         stats.scheduler_failures = self.failures.get();
         stats
@@ -228,12 +231,13 @@ impl<C: Connector> Shard<C> {
                 carrier.slot = slot;
                 carrier.connection = connection;
                 carrier.armed = false;
+                carrier.rested = false;
                 carrier.clean = true;
                 carrier
             }
             None => {
                 let shard = Rc::clone(self);
-                Box::new(Carrier { shard, home, slot, connection, armed: false, clean: true })
+                Box::new(Carrier { shard, home, slot, connection, armed: false, rested: false, clean: true })
             }
         }
     }

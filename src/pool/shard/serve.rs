@@ -80,6 +80,15 @@ impl<C: Connector> Shard<C> {
         admission
     }
 
+    /// The connection that a queued acquire was granted; otherwise nothing has changed.
+    #[inline]
+    pub(crate) fn collect(&self, waiter: WaiterKey) -> Option<Box<Carrier<C>>> {
+        let guard = FailOnUnwind(self);
+        let collected = self.state.borrow_mut().collect(waiter);
+        guard.disarm();
+        collected
+    }
+
     /// The fate of a queued acquire.
     pub(crate) fn poll_waiter(
         &self,
@@ -157,7 +166,6 @@ impl<C: Connector> Shard<C> {
         let slot_guard = LoseOnUnwind(self, slot);
         let fit = fit.unwrap_or_else(|| self.may_keep(&mut carrier));
         let guard = FailOnUnwind(self);
-        let mut notice = None;
         let mut state = self.state.borrow_mut();
         // A waiter gets only what an acquire would get.
         if fit && (!state.has_waiters() || self.may_lease(&mut carrier)) {
@@ -170,27 +178,29 @@ impl<C: Connector> Shard<C> {
                 }
             }
             match state.hand_over(slot, carrier) {
-                Ok(next) => notice = Some(next),
-                Err(carrier) => {
-                    if state.is_in_question(slot) && self.is_current(&carrier) {
-                        state.pardon(slot);
-                    }
-                    state.handle_release(slot, carrier);
+                Ok(next) => {
+                    drop(state);
+                    guard.disarm();
+                    slot_guard.disarm();
+                    // One waiter fewer, and one connection as before: nothing else follows from it.
+                    return self.tell(next);
                 }
+                Err(carrier) => self.yield_or_release(&mut state, slot, carrier),
             }
         } else {
             let reason = if carrier.armed { CloseReason::Broken } else { CloseReason::Dirty };
             state.handle_discard(slot, carrier, reason);
         }
         let settled = !state.has_output() && !state.wants_open();
+        let tell_actor = self.is_called() && state.newest_idle_mut().is_some();
         drop(state);
         guard.disarm();
         slot_guard.disarm();
-        if let Some(notice) = notice {
-            self.tell(notice);
-        }
         if !settled {
             self.flush();
+        }
+        if tell_actor {
+            self.wake_actor();
         }
     }
 
@@ -199,6 +209,13 @@ impl<C: Connector> Shard<C> {
     pub(crate) fn flush(&self) {
         if self.ended.get() {
             return self.close_late();
+        }
+        let idle = {
+            let state = self.state.borrow();
+            !state.has_output() && !state.wants_open()
+        };
+        if idle {
+            return;
         }
         loop {
             let notice = self.state.borrow_mut().poll_notice();

@@ -253,6 +253,11 @@ impl Driver {
         self.posts.trouble(key)
     }
 
+    #[cfg(feature = "framed")]
+    pub(crate) fn posted_is_unsent(&mut self, key: PostKey) -> bool {
+        self.posts.is_unsent(key)
+    }
+
     pub(crate) fn posted_is_pending(&mut self, key: PostKey) -> bool {
         self.posts.is_pending(key)
     }

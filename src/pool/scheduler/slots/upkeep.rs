@@ -142,12 +142,6 @@ impl<C> Slots<C> {
         self.slots.iter_mut().for_each(|slot| slot.expiry = None);
     }
 
-    /// The connection that has been idle for longest.
-    pub(in crate::pool::scheduler) fn oldest_idle(&self) -> Option<SlotId> {
-        let index = self.idle.back()?;
-        Some(SlotId { index, generation: self.slots[index as usize].generation })
-    }
-
     /// As [`oldest_idle`](Slots::oldest_idle), if it has been idle for that many ticks.
     pub(in crate::pool::scheduler) fn idle_for(&self, ticks: u32) -> Option<SlotId> {
         self.oldest_idle().filter(|id| self.age(*id) >= ticks)

@@ -46,8 +46,8 @@ impl Settings {
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct PoolBuilder<C> {
-    connector: C,
-    settings: Settings,
+    pub(super) connector: C,
+    pub(super) settings: Settings,
 }
 
 impl<C: Connector> PoolBuilder<C> {

@@ -21,6 +21,8 @@ mod remote;
 mod scheduler;
 mod shard;
 mod shared;
+#[cfg(feature = "framed")]
+mod sharing;
 mod stats;
 
 pub use config::{Fairness, PoolBuilder};
@@ -33,4 +35,6 @@ pub use handle::{Acquire, Handle};
 pub use lease::Lease;
 pub use pools::Pool;
 pub use scheduler::CloseReason;
+#[cfg(feature = "framed")]
+pub use sharing::{Gated, GatedSession, PipelineError, SharedBuilder, SocketFailure, TurnError};
 pub use stats::{PoolStats, ShardStats};

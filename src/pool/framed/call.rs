@@ -100,10 +100,7 @@ impl<C: Connector> Lease<C> {
     pub async fn call<Request>(
         &mut self,
         request: Request,
-    ) -> Result<
-        <C::Connection as Call<Request>>::Reply,
-        ExchangeError<<C::Connection as Call<Request>>::Error>,
-    >
+    ) -> Result<<C::Connection as Call<Request>>::Reply, ExchangeError<<C::Connection as Call<Request>>::Error>>
     where
         C::Connection: Call<Request>,
     {

@@ -119,6 +119,12 @@ impl<C: Connector> Lease<C> {
         result.map_err(ExchangeError::Failed)
     }
 
+    /// The connection, for whoever answers for what is done with it.
+    #[cfg(feature = "framed")]
+    pub(super) fn connection_mut(&mut self) -> Option<&mut C::Connection> {
+        self.0.as_mut()?.connection.as_mut()
+    }
+
     /// Nothing has arrived that nobody asked for, and nothing is in flight.
     #[cfg(feature = "framed")]
     pub(super) fn is_quiet(&self) -> bool {

@@ -36,5 +36,8 @@ pub use lease::Lease;
 pub use pools::Pool;
 pub use scheduler::CloseReason;
 #[cfg(feature = "framed")]
-pub use sharing::{Gated, GatedSession, PipelineError, SharedBuilder, SocketFailure, TurnError};
+pub use sharing::{
+    ById, Gated, GatedSession, Identify, InOrder, Matching, PipelineError, Pipelined, PipelinedBuilder,
+    PipelinedSession, SharedBuilder, SocketFailure, TurnError,
+};
 pub use stats::{PoolStats, ShardStats};

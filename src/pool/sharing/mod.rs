@@ -11,7 +11,10 @@ mod gate;
 mod line;
 mod members;
 mod order;
+mod pipeline;
 mod sockets;
+#[cfg(test)]
+mod tests;
 
 use std::future::Future;
 use std::io;
@@ -22,9 +25,10 @@ use super::error::AcquireError;
 use super::lease::Lease;
 use super::pools::Pool;
 
-pub use builder::SharedBuilder;
+pub use builder::{PipelinedBuilder, SharedBuilder};
 pub use error::{PipelineError, SocketFailure, TurnError};
 pub use gate::{Gated, GatedSession};
+pub use pipeline::{ById, Identify, InOrder, Matching, Pipelined, PipelinedSession};
 
 /// A socket of the lower pool.
 async fn open_lease<C: Connector>(sockets: &Pool<C>) -> io::Result<Lease<C>> {

@@ -16,6 +16,7 @@ mod error;
 mod framed;
 mod handle;
 mod lease;
+mod ledger;
 mod pools;
 mod remote;
 mod scheduler;

@@ -366,6 +366,14 @@ impl Driver {
         }
     }
 
+    /// What a random generator on this core starts from: chance, or the seed of a simulated run.
+    pub(crate) fn seed(&self) -> u64 {
+        match &self.backend {
+            Backend::Ring(_) => fastrand::u64(..),
+            Backend::Sim(port) => port.draw(),
+        }
+    }
+
     pub(crate) fn register_eventfd(&mut self, eventfd: RawFd) -> io::Result<()> {
         match &mut self.backend {
             Backend::Ring(ring) => ring.register_eventfd(eventfd),

@@ -67,7 +67,7 @@ where
         &self.stream
     }
 
-    pub(super) fn stream_mut(&mut self) -> &mut S {
+    pub(in crate::pool) fn stream_mut(&mut self) -> &mut S {
         &mut self.stream
     }
 
@@ -94,10 +94,6 @@ where
     pub(in crate::pool) fn return_codec(&mut self, codec: Option<K>, clean: bool) {
         self.broken = !clean || codec.is_none();
         self.codec = codec;
-    }
-
-    pub(in crate::pool) fn stream_mut(&mut self) -> &mut Stream {
-        &mut self.stream
     }
 
     /// Sends a request that has one reply. Several may be sent before their replies are received, in their order.

@@ -258,6 +258,10 @@ impl<C: Connector> Acquire<'_, C> {
         timeout: Option<Duration>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Lease<C>, AcquireError>> {
+        if !C::Connection::MOVES {
+            self.stage = Stage::Done;
+            return Poll::Ready(Err(AcquireError::OtherCore));
+        }
         let Handle { shard, home, .. } = self.handle;
         match shard.forward(*home, asker, timeout, cx) {
             Ok(token) => {

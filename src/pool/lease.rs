@@ -111,8 +111,43 @@ impl<C: Connector> Lease<C> {
             return Err(ExchangeError::Dirty);
         };
         let result = operation(connection).await;
-        carrier.clean = connection.is_quiet();
+        if !connection.is_quiet() {
+            // Not by what this lease did with it: it counts as broken, as in `mark_broken`.
+            carrier.armed = true;
+            carrier.clean = false;
+        }
         result.map_err(ExchangeError::Failed)
+    }
+
+    /// The connection, for whoever answers for what is done with it.
+    #[cfg(feature = "framed")]
+    pub(super) fn connection_mut(&mut self) -> Option<&mut C::Connection> {
+        self.0.as_mut()?.connection.as_mut()
+    }
+
+    /// Nothing has arrived that nobody asked for, and nothing is in flight.
+    #[cfg(feature = "framed")]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.carrier().is_quiet()
+    }
+
+    /// Has `watch` told when something arrives while this lease is not used.
+    #[cfg(feature = "framed")]
+    pub(super) fn watch(&mut self, watch: crate::runtime::Watch) {
+        let Some(carrier) = &mut self.0 else { unreachable!("the carrier leaves with the lease") };
+        if let Some(connection) = &mut carrier.connection {
+            connection.arm(watch);
+            // The pool's own watch is void.
+            carrier.armed = false;
+        }
+    }
+
+    /// The connection broke while nobody used it: it is closed, and counted so.
+    #[cfg(feature = "framed")]
+    pub(super) fn mark_broken(&mut self) {
+        let Some(carrier) = &mut self.0 else { unreachable!("the carrier leaves with the lease") };
+        carrier.armed = true;
+        carrier.clean = false;
     }
 
     /// Whether the connection is fit for another exchange as far as this lease has seen.

@@ -39,7 +39,9 @@ pub struct ShardStats {
     /// Served after a wait that the pool was told to warn of.
     pub slow_acquires: u64,
     /// How long those waited that were served after a wait (`granted_after_wait`), from the end of the turn in which
-    /// they came. A wait is added at the end of the turn in which the connection is collected.
+    /// they came. A wait is added at the end of the turn in which the connection is collected. An acquire that is
+    /// decided anew, because its connection turned out unfit on the way to another core, may be missing or be there
+    /// twice.
     pub waits: WaitHistogram,
     /// Leases that were out for longer than the pool was told that leases should be.
     pub leaks: u64,

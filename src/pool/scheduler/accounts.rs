@@ -124,9 +124,9 @@ impl Accounts {
     }
 
     /// What the handle is held to that the slot counts for.
-    pub(super) fn charged_to(&self, slot: SlotId) -> Option<(HandleId, Rules)> {
-        let account = &self.accounts[*self.by_slot.get(&slot.index)? as usize];
-        Some((account.handle, account.rules))
+    pub(super) fn charged_to(&self, slot: SlotId) -> Option<Rules> {
+        let account = *self.by_slot.get(&slot.index)?;
+        Some(self.accounts[account as usize].rules)
     }
 
     /// Whether any handle's waiters may be shed.

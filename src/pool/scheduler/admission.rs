@@ -38,14 +38,7 @@ impl<C, W> State<C, W> {
             match self.slots.lease_newest(&mut usable) {
                 Newest::Leased(grant) => {
                     self.counters.granted_immediately += 1;
-                    if asker.rules.limit.is_some() {
-                        let account = self.waiters.accounts.open(&asker);
-                        self.waiters.accounts.charge(account, grant.slot);
-                        self.slots.charge(grant.slot);
-                    }
-                    if self.overload.leak_after.is_some() {
-                        self.leases.note(grant.slot, asker.handle, asker.site);
-                    }
+                    self.begin_lease_at_once(&asker, grant.slot);
                     self.debug_check();
                     return Admission::Granted(grant);
                 }
@@ -53,6 +46,60 @@ impl<C, W> State<C, W> {
                 Newest::None => return self.acquire_without_idle(asker, ticket),
             }
         }
+    }
+
+    /// A lease begins without a wait.
+    fn begin_lease_at_once(&mut self, asker: &Asker, slot: SlotId) {
+        if asker.rules.limit.is_some() {
+            let account = self.waiters.accounts.open(asker);
+            self.waiters.accounts.charge(account, slot);
+            self.slots.charge(slot);
+        }
+        if self.overload.leak_after.is_some() {
+            self.leases.note(slot, asker.handle, asker.site);
+        }
+    }
+
+    /// A grant never reached its owner, because its connection was found unfit on the way and discarded: the acquire is
+    /// decided anew. It is counted once, as one that waited, whether it `waited` for the first grant or not, and stands
+    /// in front of those that came after it; but when as many wait as may, it is refused.
+    pub(crate) fn handle_readmission(
+        &mut self,
+        asker: Asker,
+        waited: bool,
+        mut usable: impl FnMut(&mut C) -> bool,
+        ticket: impl FnOnce() -> Ticket<W>,
+    ) -> Admission<C> {
+        if waited {
+            self.counters.granted_after_wait -= 1;
+        } else {
+            self.counters.granted_immediately -= 1;
+            self.counters.not_at_once += 1;
+            self.counters.capacity_waits += 1;
+        }
+        let admission = loop {
+            let newest = match self.waiters.may_lease(asker.handle, asker.rules) {
+                true => self.slots.lease_newest(&mut usable),
+                false => Newest::None,
+            };
+            match newest {
+                Newest::Leased(grant) => {
+                    self.counters.granted_after_wait += 1;
+                    self.begin_lease_at_once(&asker, grant.slot);
+                    break Admission::Granted(grant);
+                }
+                Newest::Unusable(slot) => self.evict(slot, CloseReason::Broken),
+                Newest::None => match self.refusal() {
+                    Some(refusal) => {
+                        self.counters.count_refusal(&refusal);
+                        break Admission::Refused(refusal);
+                    }
+                    None => break Admission::Queued(self.waiters.requeue(asker, ticket())),
+                },
+            }
+        };
+        self.debug_check();
+        admission
     }
 
     /// Gives up an acquire: one that is queued leaves the queue and its bound at once; if it was granted and
@@ -127,35 +174,32 @@ impl<C, W> State<C, W> {
 
     #[inline(never)]
     fn acquire_without_idle(&mut self, asker: Asker, ticket: impl FnOnce() -> Ticket<W>) -> Admission<C> {
-        let refusal = match self.lifecycle {
-            // In order of severity; the breaker comes last, for it only spares the acquire a wait in vain.
-            Lifecycle::Closed => Refusal::Closed,
-            Lifecycle::Failed => Refusal::Failed,
-            Lifecycle::Running if self.waiters.waiting() >= self.max_waiters => {
-                Refusal::Saturated { limit: self.max_waiters }
-            }
-            Lifecycle::Running => {
-                match self.cut_off().map(Refusal::Connect).or_else(|| self.would_miss(&asker)) {
-                    Some(refusal) => refusal,
-                    None => return Admission::Queued(self.enqueue(asker, ticket())),
-                }
-            }
-        };
         self.counters.not_at_once += 1;
-        self.counters.count_refusal(&refusal);
-        self.debug_check();
-        Admission::Refused(refusal)
-    }
-
-    fn enqueue(&mut self, asker: Asker, ticket: Ticket<W>) -> WaiterKey {
+        if let Some(refusal) = self.refusal().or_else(|| self.would_miss(&asker)) {
+            self.counters.count_refusal(&refusal);
+            self.debug_check();
+            return Admission::Refused(refusal);
+        }
         let held_back = self.waiters.held_back();
-        let waiter = self.waiters.enqueue(asker, ticket);
-        self.counters.not_at_once += 1;
+        let waiter = self.waiters.enqueue(asker, ticket());
         self.counters.capacity_waits += 1;
         self.counters.limit_waits += (self.waiters.held_back() - held_back) as u64;
         // Nothing is idle, or this one is held back: there is nothing to sweep.
         self.debug_check();
-        waiter
+        Admission::Queued(waiter)
+    }
+
+    /// Why an acquire that finds nothing idle cannot wait, in order of severity. The breaker comes last, for it only
+    /// spares the acquire a wait in vain.
+    fn refusal(&self) -> Option<Refusal> {
+        match self.lifecycle {
+            Lifecycle::Closed => Some(Refusal::Closed),
+            Lifecycle::Failed => Some(Refusal::Failed),
+            Lifecycle::Running if self.waiters.waiting() >= self.max_waiters => {
+                Some(Refusal::Saturated { limit: self.max_waiters })
+            }
+            Lifecycle::Running => self.cut_off().map(Refusal::Connect),
+        }
     }
 
     /// Why an acquire that has to wait would do so in vain: at the rate at which the shard serves, its turn would come

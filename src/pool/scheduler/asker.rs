@@ -20,10 +20,11 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    /// Stands in for the asker of an acquire that is decided anew, for the handle that its lost grant had counted for.
+    /// Stands in for the asker of an acquire that is decided anew. What is still known of the handle's rules is what its
+    /// lost grant had counted for.
     #[track_caller]
-    pub(crate) fn retried(charged_to: Option<(HandleId, Rules)>) -> Asker {
-        let (handle, rules) = charged_to.unwrap_or((HandleId::RETRIED, Rules::default()));
+    pub(crate) fn retried(handle: HandleId, charged_to: Option<Rules>) -> Asker {
+        let rules = charged_to.unwrap_or_default();
         Asker { handle, site: Location::caller(), patience: Patience::of(None), rules }
     }
 }

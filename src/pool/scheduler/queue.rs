@@ -147,6 +147,20 @@ impl<W> Waiters<W> {
         key
     }
 
+    /// Queues a waiter that has been served before and to no avail: in front of its line, or of those that are held back.
+    pub(super) fn requeue(&mut self, asker: Asker, ticket: Ticket<W>) -> WaiterKey {
+        let key = self.enqueue(asker, ticket);
+        let Entry { line, account, .. } = self.entries[key.index as usize];
+        if line == NONE {
+            let held_back = &mut self.accounts.get_mut(account).held_back;
+            held_back.remove(&mut self.entries, key.index);
+            held_back.push_front(&mut self.entries, key.index);
+        } else {
+            self.rotation.advance(line, &mut self.entries, key.index);
+        }
+        key
+    }
+
     fn join_line(&mut self, index: u32) {
         let handle = self.entries[index as usize].asker.handle;
         let line = self.rotation.join(handle, &mut self.entries, index);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{HandleId, Outstanding, Rules, SlotId, State, Wait, WaiterKey};
+use super::{Outstanding, Rules, SlotId, State, Wait, WaiterKey};
 use crate::pool::histogram::WaitHistogram;
 
 impl<C, W> State<C, W> {
@@ -12,8 +12,8 @@ impl<C, W> State<C, W> {
         self.waiters.position(waiter, usize::MAX)
     }
 
-    /// What the lease, or the grant, of that slot counts for, if it counts.
-    pub(crate) fn charged_to(&self, slot: SlotId) -> Option<(HandleId, Rules)> {
+    /// What the handle is held to that the lease, or the grant, of that slot counts for, if it counts.
+    pub(crate) fn charged_to(&self, slot: SlotId) -> Option<Rules> {
         self.waiters.accounts.charged_to(slot)
     }
 

@@ -23,7 +23,7 @@ use super::carrier::Carrier;
 use super::connector::Connector;
 use super::metrics::ShardMetrics;
 use super::remote::{Forwards, Lent, Token, Warmup};
-use super::scheduler::{CloseReason, Lifecycle, SlotId, State, Wait, WaiterKey};
+use super::scheduler::{CloseReason, HandleId, Lifecycle, SlotId, State, Wait, WaiterKey};
 use super::shared::{Loan, Shared};
 use super::stats::ShardStats;
 use crate::runtime::local::Local;
@@ -33,18 +33,26 @@ use credits::Credits;
 use ending::FailOnUnwind;
 use observe::Waiting;
 
+/// Whose acquire it is that another core has sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Applicant {
+    pub(crate) shard: usize,
+    pub(crate) token: Token,
+    pub(crate) handle: HandleId,
+}
+
 /// How a queued waiter is told.
 #[derive(Debug)]
 pub(crate) enum Reply {
     Local(Waker),
-    Remote { shard: usize, token: Token },
+    Remote { asker: Applicant },
 }
 
 /// Where a connection that leaves this core goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Destination {
-    /// Lent to a task of another core.
-    Asker { shard: usize, token: Token },
+    /// Lent to a task of another core, whose acquire was granted at once or had waited.
+    Asker { asker: Applicant, waited: bool },
     /// Back from a lease on this core.
     Home { shard: usize },
     /// Nowhere: it is closed, and its home told why.
@@ -87,6 +95,8 @@ pub(crate) struct Shard<C: Connector> {
     port: Cell<Option<usize>>,
     /// The shared epoch that was last looked at.
     seen_epoch: Cell<u64>,
+    /// How many of the shared refreshes were carried out.
+    refreshes: Cell<u64>,
     /// Acquires were queued or forwarded since their clocks were last started.
     unclocked: Cell<bool>,
     /// When the actor will look at the deadlines next.
@@ -134,6 +144,7 @@ impl<C: Connector> Shard<C> {
             actor: Cell::new(None),
             port: Cell::new(None),
             seen_epoch: Cell::new(0),
+            refreshes: Cell::new(shared.refreshes()),
             unclocked: Cell::new(false),
             actor_wakes_at: Cell::new(None),
             keeps_idle: shared.settings.keep.min_idle > 0,

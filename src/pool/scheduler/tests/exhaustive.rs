@@ -27,6 +27,16 @@ const ALPHABET: [Step; 16] = [
     Step::Shutdown(Lifecycle::Failed),
 ];
 
+/// What else can happen to connections while the pool runs.
+const UPKEEP: [Step; 6] = [
+    Step::Resize(1),
+    Step::Resize(2),
+    Step::Resize(3),
+    Step::ExpireLeased(0),
+    Step::ExpireIdle,
+    Step::Refresh(true),
+];
+
 /// What matters besides when handles have limits: whose lease it is, and that somebody may be held back.
 const OF_LIMITS: [Step; 3] = [Step::CancelHeldBack, Step::Release(1), Step::Discard(1)];
 
@@ -39,33 +49,37 @@ fn small(fairness: Fairness, slots: usize, max_waiters: usize) -> Limits {
     Limits { max_waiters, max_connecting: 2, fairness, backoff, ..limits(slots) }
 }
 
-fn enumerate(world: &World, alphabet: &[Step], depth: usize, visited: &mut u64) {
+fn enumerate(world: &World, letters: &[Step], depth: usize, visited: &mut u64) {
     *visited += 1;
     if depth == 0 {
         return;
     }
-    for step in alphabet {
+    for step in letters {
         let mut next = world.clone();
         if next.apply(*step) {
-            enumerate(&next, alphabet, depth - 1, visited);
+            enumerate(&next, letters, depth - 1, visited);
         }
     }
 }
 
-/// Visits every situation that can be reached from `start`, winds each up, and says how many there are.
-fn explore(start: World, alphabet: &[Step]) -> usize {
+/// Every situation that can be reached from `start` by these letters, and how many steps there are between them.
+fn reach(start: World, letters: &[Step]) -> (usize, u64) {
     let mut seen = HashSet::from([start.essence()]);
     let mut frontier = vec![start];
+    let mut transitions = 0_u64;
     while let Some(world) = frontier.pop() {
-        for step in alphabet {
+        for step in letters {
             let mut next = world.clone();
-            if next.apply(*step) && seen.insert(next.essence()) {
-                frontier.push(next);
+            if next.apply(*step) {
+                transitions += 1;
+                if seen.insert(next.essence()) {
+                    frontier.push(next);
+                }
             }
         }
         world.wind_up();
     }
-    seen.len()
+    (seen.len(), transitions)
 }
 
 #[test]
@@ -82,10 +96,10 @@ fn every_short_order_of_events_keeps_the_promises() {
 #[test]
 fn every_short_order_of_events_under_a_limit_keeps_the_promises() {
     const DEPTH: usize = 6;
-    let alphabet = [&ALPHABET[..], &OF_LIMITS].concat();
+    let letters = [&ALPHABET[..], &OF_LIMITS].concat();
     for fairness in [Fairness::Fifo, Fairness::RoundRobin] {
         let mut visited = 0;
-        enumerate(&World::limited(small(fairness, 2, 3), a_has_one), &alphabet, DEPTH, &mut visited);
+        enumerate(&World::limited(small(fairness, 2, 3), a_has_one), &letters, DEPTH, &mut visited);
         println!("{fairness:?}: {visited} states in all orders of {DEPTH} events");
         assert!(visited > 30_000, "the alphabet has lost its letters: {visited} states");
     }
@@ -94,18 +108,54 @@ fn every_short_order_of_events_under_a_limit_keeps_the_promises() {
 #[test]
 fn every_reachable_situation_keeps_the_promises() {
     for fairness in [Fairness::Fifo, Fairness::RoundRobin] {
-        let situations = explore(World::new(small(fairness, 3, 4)), &ALPHABET);
-        println!("{fairness:?}: {situations} situations");
+        let (situations, transitions) = reach(World::new(small(fairness, 3, 4)), &ALPHABET);
+        println!("{fairness:?}: {situations} situations, {transitions} transitions between them");
         assert!(situations > 2_000, "the alphabet has lost its letters: {situations} situations");
     }
 }
 
 #[test]
 fn every_reachable_situation_under_a_limit_keeps_the_promises() {
-    let alphabet = [&ALPHABET[..], &OF_LIMITS].concat();
+    let letters = [&ALPHABET[..], &OF_LIMITS].concat();
     for fairness in [Fairness::Fifo, Fairness::RoundRobin] {
-        let situations = explore(World::limited(small(fairness, 3, 4), a_has_one), &alphabet);
-        println!("{fairness:?}: {situations} situations");
+        let (situations, transitions) = reach(World::limited(small(fairness, 3, 4), a_has_one), &letters);
+        println!("{fairness:?}: {situations} situations, {transitions} transitions between them");
         assert!(situations > 1_000, "the alphabet has lost its letters: {situations} situations");
+    }
+}
+
+#[test]
+fn every_situation_that_limits_resizes_and_expiries_reach_keeps_the_promises() {
+    let letters = [&ALPHABET[..], &OF_LIMITS, &UPKEEP].concat();
+    let keep = Keep { min_idle: 1, ..Keep::default() };
+    let start = World::limited(Limits { keep, ..small(Fairness::Fifo, 2, 2) }, a_has_one);
+    let (situations, transitions) = reach(start, &letters);
+    println!("{situations} situations, {transitions} transitions between them");
+    assert!(situations > 2_000, "the alphabet has lost its letters: {situations} situations");
+}
+
+#[test]
+fn every_short_order_of_events_with_resizes_and_expiries_keeps_the_promises() {
+    const DEPTH: usize = 5;
+    let letters = [&ALPHABET[..], &UPKEEP[..]].concat();
+    for min_idle in [0, 1] {
+        let keep = Keep { min_idle, ..Keep::default() };
+        let mut visited = 0;
+        let start = World::new(Limits { keep, ..small(Fairness::Fifo, 2, 2) });
+        enumerate(&start, &letters, DEPTH, &mut visited);
+        println!("{min_idle} kept: {visited} states in all orders of {DEPTH} events");
+        assert!(visited > 20_000, "the alphabet has lost its letters: {visited} states");
+    }
+}
+
+#[test]
+fn every_situation_that_resizes_and_expiries_reach_keeps_the_promises() {
+    let letters = [&ALPHABET[..], &UPKEEP[..]].concat();
+    for min_idle in [0, 2] {
+        let keep = Keep { min_idle, ..Keep::default() };
+        let start = World::new(Limits { keep, ..small(Fairness::Fifo, 2, 2) });
+        let (situations, transitions) = reach(start, &letters);
+        println!("{min_idle} kept: {situations} situations, {transitions} transitions between them");
+        assert!(situations > 2_000, "the alphabet has lost its letters: {situations} situations");
     }
 }

@@ -11,7 +11,9 @@ use super::{
 use crate::pool::Fairness;
 
 mod admission;
+mod breaker;
 mod capacity;
+mod checks;
 mod ending;
 mod exhaustive;
 mod fairness;
@@ -19,6 +21,7 @@ mod life;
 mod limits;
 mod overload;
 mod properties;
+mod resize;
 mod watching;
 mod world;
 

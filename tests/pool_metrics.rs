@@ -94,6 +94,8 @@ mod published {
             ("saturated_total", stats.saturated),
             ("would_miss_total", stats.would_miss),
             ("shed_total", stats.shed),
+            ("forwards_total", stats.forwards),
+            ("lends_total", stats.lends),
             ("opens_total", stats.opens),
             ("connect_failures_total", stats.connect_failures),
             ("closes_total/dirty", stats.closed_for(corelet::pool::CloseReason::Dirty)),
@@ -110,6 +112,7 @@ mod published {
             ("idle", stats.idle),
             ("leased", stats.leased),
             ("opening", stats.opening),
+            ("checking", stats.checking),
             ("closing", stats.closing),
         ];
         for (name, level) in levels {

@@ -154,6 +154,34 @@ fn an_observer_hears_of_opens_failures_refusals_and_closes() {
 }
 
 #[test]
+fn events_agree_with_the_counts() {
+    on_cores(2, async move |runtime, cores| {
+        let (builder, heard) = listen(Pool::builder(Memory::default()).slots_per_core(2));
+        let pool = builder.build(&runtime).unwrap();
+        for home in cores {
+            for dirty in [true, false, true] {
+                let mut lease = soon(pool.handle_on(home).unwrap().acquire()).await.unwrap();
+                if dirty {
+                    assert!(lease.exchange(async |_| Err::<(), _>(())).await.is_err());
+                }
+            }
+        }
+        for index in 0..2 {
+            poll_until(async || shard(&pool, index).await.leased == 0).await;
+        }
+        soon(pool.close()).await;
+        let stats = pool.stats().await;
+        let count = |kind: &str| short(&heard).iter().filter(|event| event.starts_with(kind)).count() as u64;
+        assert_eq!(count("opened"), stats.sum(|shard| shard.opens - shard.connect_failures));
+        for reason in CloseReason::ALL {
+            let closed = stats.sum(|shard| shard.closed_for(reason));
+            assert_eq!(count(&format!("closed: {}", reason.name())), closed, "{reason:?}");
+        }
+        assert_eq!(stats.sum(|shard| shard.closed_for(CloseReason::Dirty)), 4);
+    });
+}
+
+#[test]
 fn a_failed_scheduler_is_an_event() {
     on_cores(1, async move |runtime, _| {
         let memory = Memory::default();

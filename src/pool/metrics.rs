@@ -51,6 +51,8 @@ metrics! {
     Saturated = Counter "corelet_pool_saturated_total" "Acquires refused because too many waited";
     WouldMiss = Counter "corelet_pool_would_miss_total" "Acquires refused because they could not be served in time";
     Shed = Counter "corelet_pool_shed_total" "Acquires shed from a queue that did not drain";
+    Forwards = Counter "corelet_pool_forwards_total" "Acquires of this core that were sent to another core";
+    Lends = Counter "corelet_pool_lends_total" "Connections lent to other cores";
     Opens = Counter "corelet_pool_opens_total" "Attempts to connect";
     ConnectFailures = Counter "corelet_pool_connect_failures_total" "Attempts to connect that failed";
     Closes = Counter "corelet_pool_closes_total" "Connections closed, labelled with the reason";
@@ -62,6 +64,7 @@ metrics! {
     Idle = Gauge "corelet_pool_idle" "Idle connections";
     Leased = Gauge "corelet_pool_leased" "Leased connections";
     Opening = Gauge "corelet_pool_opening" "Connections being opened";
+    Checking = Gauge "corelet_pool_checking" "Idle connections that are being checked";
     Closing = Gauge "corelet_pool_closing" "Connections being closed";
     Wait = Histogram "corelet_pool_wait_seconds" "How long acquires waited that did not end in the turn they began in";
 }
@@ -99,8 +102,8 @@ mod published {
     /// In the order of [`METRICS`]: counters but for those by reason, gauges; and counters by reason.
     #[derive(Clone, Copy, Default, PartialEq)]
     struct Published {
-        counters: [u64; 15],
-        gauges: [usize; 6],
+        counters: [u64; 17],
+        gauges: [usize; 7],
         closes: [u64; CloseReason::ALL.len()],
     }
 
@@ -141,7 +144,7 @@ mod published {
 
         /// An acquire was served after a wait.
         pub(in crate::pool) fn wait(&self, waited: Duration) {
-            self.waits.record(waited);
+            contain("a recorder's metrics", || self.waits.record(waited));
         }
 
         /// Tells what has changed since the last call.
@@ -180,6 +183,8 @@ mod published {
                     stats.saturated,
                     stats.would_miss,
                     stats.shed,
+                    stats.forwards,
+                    stats.lends,
                     stats.opens,
                     stats.connect_failures,
                     stats.slow_acquires,
@@ -192,6 +197,7 @@ mod published {
                     stats.idle,
                     stats.leased,
                     stats.opening,
+                    stats.checking,
                     stats.closing,
                 ],
                 closes: stats.closes,

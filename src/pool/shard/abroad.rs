@@ -11,6 +11,7 @@ use super::{Applicant, Departure, Destination, Reply, Shard};
 use crate::pool::carrier::Carrier;
 use crate::pool::connection::Connection;
 use crate::pool::connector::Connector;
+use crate::pool::event::EventKind;
 use crate::pool::remote::{Cancelled, Command, Detached, Lent, RemoteGrant, Token};
 use crate::pool::scheduler::{Admission, Asker, CloseReason, Refusal, SlotId, Stage, Ticket};
 use crate::pool::shared::{LeaseEnd, Loan, Shared};
@@ -272,6 +273,7 @@ impl<C: Connector> Shard<C> {
         }
         self.with_state(|state| state.handle_lost(slot, reason));
         self.flush();
+        self.observe(|| EventKind::Closed { reason });
     }
 
     /// What another shard, or a user anywhere, has sent.

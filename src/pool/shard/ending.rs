@@ -35,10 +35,11 @@ impl<C: Connector> Shard<C> {
             core = %self.local.id(),
             "a pool shard's scheduler panicked; this shard grants nothing any more"
         );
-        self.observe(|| EventKind::SchedulerFailed);
         self.state.borrow_mut().drain_for_shutdown(Lifecycle::Failed);
         self.flush();
         self.wake_actor();
+        // Last: an observer may use the pool.
+        self.observe(|| EventKind::SchedulerFailed);
     }
 
     /// The actor has gone: no transition comes after this.

@@ -44,6 +44,7 @@ impl Site {
     pub fn tenant(&self, pool: &Pool<TrackedConnector>, home: usize) -> Rc<Tenant> {
         let core = self.cores[home];
         let handle = if home == self.here { pool.handle() } else { pool.handle_on(core).unwrap() };
+        let handle = if self.ledger.plan.ruled { handle.limited(1000) } else { handle };
         if handle.home() != core {
             self.ledger.fault("a handle is bound to another shard than asked for");
         }

@@ -23,6 +23,10 @@ pub struct Plan {
     pub handshake: bool,
     pub temper: Temper,
     pub clients: Vec<Client>,
+    /// The pool watches its leases and waits, and is observed.
+    pub watched: bool,
+    /// Every handle has a limit, and may be shed from, and neither is ever reached.
+    pub ruled: bool,
     pub mishaps: Vec<(Duration, Mishap)>,
     pub ending: Ending,
 }
@@ -159,6 +163,8 @@ impl Plan {
         mishaps.sort_by_key(|(at, _)| *at);
         Plan {
             seed,
+            watched: seed.is_multiple_of(2),
+            ruled: seed.is_multiple_of(3),
             cores,
             slots,
             max_connections,

@@ -122,6 +122,16 @@ impl World {
         if let Some(limit) = plan.max_connections {
             builder = builder.max_connections(limit);
         }
+        if plan.watched {
+            builder = builder
+                .detect_leaks(Duration::from_millis(5))
+                .warn_slow_acquires(Duration::from_millis(1))
+                .on_event(|_| {});
+        }
+        if plan.ruled {
+            // Nobody waits for so long: what is tried is that nothing else changes.
+            builder = builder.shed(Duration::from_secs(1000), Duration::from_secs(1000));
+        }
         let pool = builder.build(&self.runtime).unwrap();
         let watch = plan.max_connections.map(|_| spawn(self.clone().watch_waiters(pool.clone())));
         let mut clients = Vec::new();

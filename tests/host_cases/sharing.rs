@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use corelet::pool::{Pool, TcpConnector};
 use corelet::runtime::host::{Host, drive, here};
-use corelet::runtime::{current_core, current_task, interval, sleep, spawn, yield_now};
+use corelet::runtime::{current_core, current_task, interval, sleep, spawn, timeout, yield_now};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{guests, host_loop, hosts, on_host};
@@ -215,6 +215,14 @@ fn idle_for_a_while(host: Host) {
             };
             exchange(handle).await;
             let core = here();
+            // Far deadlines behind near ones that have passed, and one that nobody waits for any more.
+            let naps = async || {
+                sleep(Duration::from_millis(1)).await;
+                let _ = timeout(Duration::from_secs(1), sleep(Duration::from_millis(1))).await;
+                sleep(Duration::from_secs(3600)).await;
+            };
+            spawn(async move { naps().await }).detach();
+            drop(tokio::task::spawn_local(core.on_core(async move { naps().await })));
             tokio::task::spawn_local(core.on_core(async move { exchange(from_host).await }))
                 .await
                 .unwrap()

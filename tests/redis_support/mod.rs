@@ -12,7 +12,7 @@ use corelet::pool::{AcquireError, Handle, Pool, PoolStats, TcpConnector};
 use corelet::runtime::{CoreId, RemoteJoinHandle, Runtime, sleep, spawn, timeout};
 
 use crate::common::{open_descriptors, wait_for};
-use crate::redis::Redis;
+use crate::redis::{Memory, Redis};
 use crate::support::{self, assert_settled, block_until, watched};
 
 pub const SLOTS: usize = 3;
@@ -34,7 +34,7 @@ pub struct World {
 /// Runs a test in a world of so many cores, and checks that nothing is left of it.
 pub fn in_world(cores: usize, test: fn(&mut World)) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(redis) = Redis::start() else { return };
+    let Some(redis) = Redis::start(Memory::Nothing) else { return };
     watched(move || {
         let base = open_descriptors();
         let runtime = support::runtime(cores);

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,22 +15,31 @@ const PORTS: std::ops::Range<u16> = 20_000..30_000;
 /// Set where Redis must not be missing, such as in CI.
 const REQUIRED: &str = "CORELET_REQUIRE_REDIS";
 
+/// What a server remembers after it was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    Nothing,
+    /// All that it has ever answered for.
+    Everything,
+}
+
 /// A running server with nothing in it; killed when dropped.
 pub struct Redis {
     address: SocketAddr,
     directory: PathBuf,
+    memory: Memory,
     child: Child,
 }
 
 impl Redis {
     /// Starts one. None, after saying so, when `redis-server` is not installed and need not be.
-    pub fn start() -> Option<Redis> {
+    pub fn start(memory: Memory) -> Option<Redis> {
         for _ in 0..10 {
             let address = free_address();
             let directory =
                 std::env::temp_dir().join(format!("corelet-redis-{}-{}", std::process::id(), address.port()));
             std::fs::create_dir_all(&directory).unwrap();
-            let child = match launch(address, &directory) {
+            let child = match launch(address, &directory, memory) {
                 Ok(child) => child,
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     let _ = std::fs::remove_dir_all(&directory);
@@ -40,7 +49,7 @@ impl Redis {
                 }
                 Err(error) => panic!("redis-server does not start: {error}"),
             };
-            let mut redis = Redis { address, directory, child };
+            let mut redis = Redis { address, directory, memory, child };
             // Somebody else may have taken the port meanwhile.
             if redis.listens() {
                 return Some(redis);
@@ -53,7 +62,7 @@ impl Redis {
         self.address
     }
 
-    /// Ends it as a crash does: at once, and nothing is kept.
+    /// Ends it as a crash does.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -61,7 +70,7 @@ impl Redis {
 
     /// Starts it again on the same port, after a [`kill`](Redis::kill).
     pub fn restart(&mut self) {
-        self.child = launch(self.address, &self.directory).unwrap();
+        self.child = launch(self.address, &self.directory, self.memory).unwrap();
         assert!(self.listens(), "redis-server does not come back on {}", self.address);
     }
 
@@ -103,18 +112,26 @@ impl Redis {
         self.command("CLIENT LIST").lines().count() - 1
     }
 
-    /// Waits until it takes connections; false when it ends before.
+    /// How often it has executed a command, named in small letters, since it was started.
+    pub fn calls(&self, command: &str) -> u64 {
+        let stats = self.command("INFO commandstats");
+        let prefix = format!("cmdstat_{command}:calls=");
+        let count = stats.lines().find_map(|line| line.strip_prefix(&prefix)?.split(',').next());
+        count.map_or(0, |count| count.parse().unwrap())
+    }
+
+    /// Waits until it answers; false when it ends before, as it does on a port that somebody else has.
     fn listens(&mut self) -> bool {
         let deadline = Instant::now() + LIMIT;
-        while TcpStream::connect(self.address).is_err() {
+        // Refused at first, and then answered by an error while it loads what it remembers.
+        while TcpStream::connect(self.address).is_err() || self.command("PING") != "+PONG" {
             if self.child.try_wait().unwrap().is_some() {
                 return false;
             }
             assert!(Instant::now() < deadline, "redis-server does not listen");
             std::thread::sleep(Duration::from_millis(5));
         }
-        // Not somebody else, on a port that both wanted.
-        self.child.try_wait().unwrap().is_none() && self.command("PING") == "+PONG"
+        self.child.try_wait().unwrap().is_none()
     }
 }
 
@@ -127,10 +144,15 @@ impl Drop for Redis {
     }
 }
 
-fn launch(address: SocketAddr, directory: &PathBuf) -> std::io::Result<Child> {
+fn launch(address: SocketAddr, directory: &Path, memory: Memory) -> std::io::Result<Child> {
+    let journal: &[&str] = match memory {
+        Memory::Nothing => &["--appendonly", "no"],
+        Memory::Everything => &["--appendonly", "yes", "--appendfsync", "always"],
+    };
     Command::new("redis-server")
         .args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()])
-        .args(["--save", "", "--appendonly", "no"])
+        .args(["--save", ""])
+        .args(journal)
         .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -21,7 +21,7 @@ use super::remote::Command;
 use super::scheduler::{Lifecycle, SlotId};
 use super::shard::{Departure, Destination, Shard};
 use super::shared::Loan;
-use crate::runtime::executor::panic_message;
+use crate::runtime::executor::{contain, panic_message};
 use crate::runtime::local::Port;
 use crate::runtime::{RawPid, Sleep, context, timeout};
 
@@ -67,7 +67,7 @@ impl<C: Connector> Port for Mail<C> {
 
     #[inline]
     fn turn_ends(&self) {
-        self.shard.start_clocks();
+        self.shard.end_turn();
     }
 }
 
@@ -103,17 +103,24 @@ impl<C: Connector> Actor<C> {
         let mut more = self.handle_commands();
         if self.shard.next_deadline().is_some() {
             let now = self.shard.local.now();
-            self.shard.with_state(|state| state.handle_deadline(now));
+            self.shard.with_state(|state| {
+                state.handle_deadline(now);
+                state.handle_upkeep(now);
+            });
             self.shard.expire_forwards(now);
+            self.shard.doubt_hunger(now);
         }
+        self.shard.answer_calls();
         self.shard.flush();
         self.start_closing();
         self.start_opening();
+        self.shard.return_credits();
         self.start_leaving();
         if self.has_io() {
             more |= self.poll_io(cx);
             self.shard.flush();
         }
+        self.shard.settle_warmups();
         self.arm_timer(cx);
         more
     }
@@ -137,6 +144,7 @@ impl<C: Connector> Actor<C> {
             self.shard.with_state(|state| state.drain_for_shutdown(Lifecycle::Closed));
         }
         self.shard.look_at_others();
+        self.shard.listen();
     }
 
     /// Idle connections on which something has arrived.
@@ -166,11 +174,11 @@ impl<C: Connector> Actor<C> {
     }
 
     fn start_opening(&mut self) {
-        if !self.shard.with_state(|state| state.wants_open()) {
+        if !self.shard.wants_open() {
             return;
         }
         let now = self.shard.local.now();
-        while let Some(slot) = self.shard.with_state(|state| state.poll_open(now)) {
+        while let Some(slot) = self.shard.begin_open(now) {
             let shared = Arc::clone(&self.shard.shared);
             self.openings.push(Box::pin(async move {
                 let limit = shared.settings.connect_timeout;
@@ -256,8 +264,9 @@ impl<C: Connector> Actor<C> {
             }
             Err(error) => {
                 tracing::debug!(pool = shard.shared.id, %error, "a connection could not be opened");
-                let now = shard.local.now();
-                shard.with_state(|state| state.handle_connect_failed(slot, Arc::new(error), now));
+                let (error, now) = (Arc::new(error), shard.local.now());
+                shard.with_state(|state| state.handle_connect_failed(slot, Arc::clone(&error), now));
+                shard.fail_warmups(&error);
             }
         }
     }
@@ -324,6 +333,13 @@ impl<C: Connector> Drop for Actor<C> {
             shard.with_state(|state| state.drain_for_shutdown(Lifecycle::Closed));
             shard.flush();
         }
-        context::enter(&shard.local.clone(), || shard.end());
+        context::enter(&shard.local.clone(), || {
+            // What is on these counts until it is dropped.
+            contain("pooled connections", || self.openings.clear());
+            contain("pooled connections", || self.closings.clear());
+            contain("pooled connections", || self.leavings.clear());
+            contain("pooled connections", || self.closed_abroad.clear());
+            shard.end();
+        });
     }
 }

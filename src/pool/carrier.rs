@@ -20,6 +20,8 @@ pub(crate) struct Carrier<C: Connector> {
     pub(crate) connection: Option<C::Connection>,
     /// Its receive is armed, from when it was idle: no exchange has run since.
     pub(crate) armed: bool,
+    /// It was found idle, and has not been used since.
+    pub(crate) rested: bool,
     /// No exchange is under way, and the last one ended well.
     pub(crate) clean: bool,
 }
@@ -34,6 +36,7 @@ impl<C: Connector> Carrier<C> {
     pub(crate) fn arm(&mut self) {
         if let Some(connection) = self.connection.as_mut().filter(|_| !self.armed) {
             self.armed = true;
+            self.rested = false;
             connection.arm(self.shard.watch().watch(self.slot.to_bits()));
         }
     }

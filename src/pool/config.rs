@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::connector::Connector;
 use super::error::BuildError;
+use super::ledger::UNLIMITED;
 use super::pools::Pool;
-use super::scheduler::{Backoff, Limits};
+use super::scheduler::{Backoff, Keep, Limits};
 use crate::runtime::RuntimeHandle;
 
 /// In which order the waiters of one shard are served.
@@ -22,22 +23,27 @@ pub enum Fairness {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) slots: usize,
+    pub(crate) max_connections: usize,
     pub(crate) max_waiters: usize,
     pub(crate) max_connecting: usize,
     pub(crate) fairness: Fairness,
     pub(crate) acquire_timeout: Option<Duration>,
     pub(crate) connect_timeout: Duration,
     pub(crate) backoff: Backoff,
+    pub(crate) keep: Keep,
+    pub(crate) close_timeout: Duration,
 }
 
 impl Settings {
-    pub(crate) fn limits(&self) -> Limits {
+    /// What a shard is limited to; `seed` is what its draws come from.
+    pub(crate) fn limits(&self, seed: u64) -> Limits {
         Limits {
             slots: self.slots,
             max_waiters: self.max_waiters,
             max_connecting: self.max_connecting,
             fairness: self.fairness,
             backoff: self.backoff,
+            keep: Keep { seed, ..self.keep },
         }
     }
 }
@@ -56,12 +62,19 @@ impl<C: Connector> PoolBuilder<C> {
             connector,
             settings: Settings {
                 slots: 4,
+                max_connections: UNLIMITED,
                 max_waiters: 1024,
                 max_connecting: 4,
                 fairness: Fairness::Fifo,
                 acquire_timeout: Some(Duration::from_secs(5)),
                 connect_timeout: Duration::from_secs(5),
-                backoff: Backoff { initial: Duration::from_millis(10), max: Duration::from_secs(1) },
+                backoff: Backoff {
+                    initial: Duration::from_millis(10),
+                    max: Duration::from_secs(1),
+                    breaker: Some(5),
+                },
+                keep: Keep { lifetime_jitter: 0.1, ..Keep::default() },
+                close_timeout: Duration::from_secs(5),
             },
         }
     }
@@ -72,10 +85,58 @@ impl<C: Connector> PoolBuilder<C> {
         self
     }
 
+    /// Connections all cores together may have at most, those being opened or closed included (1 to 1,073,741,824; only
+    /// [`slots_per_core`](PoolBuilder::slots_per_core) counts by default).
+    ///
+    /// The limit is strict: at no instant are there more, whichever cores they are on. What it leaves goes to where it
+    /// is asked for. A core that waits for a connection while the limit is reached gets one from a core that has one to
+    /// spare, which closes it: after a moment of disuse, or at once if that core has more than a fair share (the limit
+    /// divided by the cores) and the other has less. No core keeps another from having any for ever, even if there are
+    /// fewer connections than cores.
+    pub fn max_connections(mut self, limit: usize) -> Self {
+        self.settings.max_connections = limit;
+        self
+    }
+
     /// Acquires that may wait at one shard at the same time (1 to 16,777,216; 1,024 by default); more are refused with
-    /// [`AcquireError::Saturated`](super::AcquireError::Saturated).
+    /// [`AcquireError::Saturated`](super::AcquireError::Saturated). Zero, for a pool whose acquires never wait, is
+    /// possible together with [`min_idle`](PoolBuilder::min_idle): nothing else would ever open a connection.
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
         self.settings.max_waiters = max_waiters;
+        self
+    }
+
+    /// Connections that each core keeps idle or is opening, beyond those for waiters, within its slots (0 by default:
+    /// nothing is opened until it is asked for). They are missing as soon as they are leased, and are opened again at
+    /// the end of that turn; neither [`idle_timeout`](PoolBuilder::idle_timeout) nor
+    /// [`max_lifetime`](PoolBuilder::max_lifetime) makes them fewer. More than there are slots means all slots.
+    /// See [`Pool::prewarm`].
+    pub fn min_idle(mut self, connections: usize) -> Self {
+        self.settings.keep.min_idle = connections;
+        self
+    }
+
+    /// Closes connections that were idle for `limit`, the longest idle first, and never so many that fewer than
+    /// [`min_idle`](PoolBuilder::min_idle) are left; none by default. Each is closed when between `limit` and 1.25
+    /// times that has passed; limits below 8 ms are kept less exactly.
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
+        self.settings.keep.idle_timeout = Some(limit);
+        self
+    }
+
+    /// Closes connections that were opened `limit` ago; none by default. How long each one lives is drawn when it is
+    /// opened, see [`lifetime_jitter`](PoolBuilder::lifetime_jitter). A leased one is closed when its lease ends. An
+    /// idle one that [`min_idle`](PoolBuilder::min_idle) keeps is replaced first, and used until then, if a slot is left
+    /// for that.
+    pub fn max_lifetime(mut self, limit: Duration) -> Self {
+        self.settings.keep.max_lifetime = Some(limit);
+        self
+    }
+
+    /// The part of [`max_lifetime`](PoolBuilder::max_lifetime) that chance may take from a connection, so that those
+    /// opened together do not all end together: from 0 to 1, 0.1 by default.
+    pub fn lifetime_jitter(mut self, fraction: f64) -> Self {
+        self.settings.keep.lifetime_jitter = fraction;
         self
     }
 
@@ -113,7 +174,7 @@ impl<C: Connector> PoolBuilder<C> {
     /// How long a shard waits after a failed attempt to connect before the next: from `initial`, doubling with each
     /// failure, up to `max`; 10 ms to 1 s by default.
     pub fn connect_backoff(mut self, initial: Duration, max: Duration) -> Self {
-        self.settings.backoff = Backoff { initial, max: max.max(initial) };
+        self.settings.backoff = Backoff { initial, max: max.max(initial), ..self.settings.backoff };
         self
     }
 
@@ -124,11 +185,13 @@ impl<C: Connector> PoolBuilder<C> {
     pub fn build(self, runtime: &RuntimeHandle) -> Result<Pool<C>, BuildError> {
         let ranges = [
             ("slots_per_core", self.settings.slots, 1 << 16, "1 to 65,536"),
+            ("max_connections", self.settings.max_connections, UNLIMITED, "1 to 1,073,741,824"),
             ("max_waiters", self.settings.max_waiters, 1 << 24, "1 to 16,777,216"),
             ("max_connecting", self.settings.max_connecting, usize::MAX, "at least 1"),
         ];
+        let keep = &self.settings.keep;
         for (what, got, most, expected) in ranges {
-            if !(1..=most).contains(&got) {
+            if !(1..=most).contains(&got) && !(what == "max_waiters" && got == 0 && keep.min_idle > 0) {
                 return Err(BuildError::InvalidSetting { what, expected, got });
             }
         }

@@ -58,6 +58,15 @@ pub trait Connector: Send + Sync + 'static {
 
     /// Opens one connection on the current core, fit for its first exchange: a handshake belongs in here.
     fn connect(&self) -> impl Future<Output = io::Result<Self::Connection>>;
+
+    /// Closes what the connector itself holds, such as a pool below it. [`Pool::close`](super::Pool::close) and
+    /// [`Pool::drain`](super::Pool::drain) await it when all shards have ended. There is nothing to close by default.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any await, and called more than once.
+    fn close(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
 
 /// Connects to one TCP address.

@@ -126,6 +126,13 @@ impl<C: Connector> Acquire<'_, C> {
     #[inline(never)]
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
         let timeout = match self.stage {
+            Stage::Waiting(waiter) => match self.handle.shard.collect(waiter) {
+                Some(carrier) => {
+                    self.stage = Stage::Done;
+                    return Poll::Ready(Ok(Lease::new(carrier)));
+                }
+                None => return self.proceed(cx),
+            },
             Stage::New => self.handle.timeout,
             Stage::Within(limit) => Some(limit),
             _ => return self.proceed(cx),
@@ -199,6 +206,17 @@ impl<C: Connector> Acquire<'_, C> {
         }
         polled.map_err(AcquireError::from)
     }
+
+    // Apart, so that dropping an acquire that has ended is a comparison.
+    #[cold]
+    #[inline(never)]
+    fn give_up(&mut self) {
+        match self.stage {
+            Stage::New | Stage::Within(_) | Stage::Done => {}
+            Stage::Waiting(waiter) => self.handle.shard.cancel_waiter(waiter),
+            Stage::Forwarded(token) => self.handle.shard.cancel_forward(token),
+        }
+    }
 }
 
 impl<C: Connector> Future for Acquire<'_, C> {
@@ -220,12 +238,10 @@ impl<C: Connector> Future for Acquire<'_, C> {
 }
 
 impl<C: Connector> Drop for Acquire<'_, C> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        match self.stage {
-            Stage::New | Stage::Within(_) | Stage::Done => {}
-            Stage::Waiting(waiter) => self.handle.shard.cancel_waiter(waiter),
-            Stage::Forwarded(token) => self.handle.shard.cancel_forward(token),
+        if let Stage::Waiting(_) | Stage::Forwarded(_) = self.stage {
+            self.give_up();
         }
     }
 }

@@ -96,6 +96,25 @@ impl<C: Connector> Lease<C> {
         result.map_err(ExchangeError::Failed)
     }
 
+    /// Uses a connection that keeps its uses apart itself, so that none of them can leave it dirty for the next.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Dirty`] when an earlier exchange left it dirty, [`ExchangeError::Failed`] with the error of
+    /// `operation`.
+    #[cfg(feature = "framed")]
+    pub(super) async fn isolated<T, E, F>(&mut self, operation: F) -> Result<T, ExchangeError<E>>
+    where
+        F: AsyncFnOnce(&mut C::Connection) -> Result<T, E>,
+    {
+        let Some(carrier) = &mut self.0 else { unreachable!("the carrier leaves with the lease") };
+        let Some(connection) = carrier.connection.as_mut().filter(|_| carrier.clean) else {
+            return Err(ExchangeError::Dirty);
+        };
+        let result = operation(connection).await;
+        carrier.clean = connection.is_quiet();
+        result.map_err(ExchangeError::Failed)
+    }
+
     /// Whether the connection is fit for another exchange as far as this lease has seen.
     pub fn is_clean(&self) -> bool {
         self.carrier().clean

@@ -12,8 +12,11 @@ mod config;
 mod connection;
 mod connector;
 mod error;
+#[cfg(feature = "framed")]
+mod framed;
 mod handle;
 mod lease;
+mod ledger;
 mod pools;
 mod remote;
 mod scheduler;
@@ -25,6 +28,8 @@ pub use config::{Fairness, PoolBuilder};
 pub use connection::Connection;
 pub use connector::{Connector, TcpConnector, UnixConnector};
 pub use error::{AcquireError, BuildError, ExchangeError, Stage};
+#[cfg(feature = "framed")]
+pub use framed::{Call, Correlated, DetachedFramed, FramedConnection, FramedConnector, FramedError};
 pub use handle::{Acquire, Handle};
 pub use lease::Lease;
 pub use pools::Pool;

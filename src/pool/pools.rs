@@ -14,8 +14,9 @@ use super::connector::Connector;
 use super::error::{AcquireError, BuildError};
 use super::handle::Handle;
 use super::lease::Lease;
+use super::ledger::UNLIMITED;
 use super::remote::Command;
-use super::scheduler::Lifecycle;
+use super::scheduler::{Lifecycle, Refusal};
 use super::shard::Shard;
 use super::shared::Shared;
 use super::stats::PoolStats;
@@ -185,6 +186,7 @@ impl<C: Connector> Pool<C> {
     pub async fn close(&self) {
         self.shared.close();
         poll_fn(|cx| self.shared.poll_ended(false, cx)).await;
+        self.shared.connector.close().await;
     }
 
     /// As [`close`](Pool::close), and waits until all leases are dropped too, for at most `limit` in all.
@@ -199,7 +201,68 @@ impl<C: Connector> Pool<C> {
     /// When not called on a core.
     pub async fn drain(&self, limit: Duration) -> Result<(), Elapsed> {
         self.shared.close();
-        timeout(limit, poll_fn(|cx| self.shared.poll_ended(true, cx))).await
+        let end = async {
+            poll_fn(|cx| self.shared.poll_ended(true, cx)).await;
+            self.shared.connector.close().await;
+        };
+        timeout(limit, end).await
+    }
+
+    /// Changes [`max_connections`](PoolBuilder::max_connections). When there are more connections than that, idle ones
+    /// are closed, and others as their leases end; from now on their number does not rise before it is below the new
+    /// limit.
+    ///
+    /// # Errors
+    /// [`BuildError::InvalidSetting`] for a limit out of range.
+    pub fn set_max_connections(&self, limit: usize) -> Result<(), BuildError> {
+        if !(1..=UNLIMITED).contains(&limit) {
+            let (what, expected) = ("max_connections", "1 to 1,073,741,824");
+            return Err(BuildError::InvalidSetting { what, expected, got: limit });
+        }
+        self.shared.set_max_connections(limit);
+        Ok(())
+    }
+
+    /// Opens connections on every core until each has [`min_idle`](PoolBuilder::min_idle) of them. The pool does so by
+    /// itself as well; this says when it is done, or why it is not.
+    ///
+    /// # Errors
+    /// The first connect error of any shard, as [`AcquireError::Connect`]; the pool goes on trying.
+    /// [`AcquireError::Closed`] or [`AcquireError::SchedulerFailed`] when a shard has ended.
+    ///
+    /// # Cancel safety
+    /// Cancel safe; connections are opened all the same.
+    ///
+    /// # Examples
+    /// ```
+    /// use corelet::pool::{Pool, TcpConnector};
+    ///
+    /// # use corelet::runtime::{Cores, Runtime, handle};
+    /// # let server = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    /// # let address = server.local_addr()?;
+    /// # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+    /// # runtime.block_on(move || async move {
+    /// let pool = Pool::builder(TcpConnector::new(address)).slots_per_core(4).min_idle(2).build(&handle())?;
+    /// pool.prewarm().await?;
+    /// assert!(pool.stats().await.shards.iter().all(|shard| shard.idle >= 2));
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// # })?.unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn prewarm(&self) -> Result<(), AcquireError> {
+        let mut answers = Vec::new();
+        for shard in 0..self.shared.links.len() {
+            let (reply, answer) = oneshot::channel();
+            self.shared.send(shard, Command::Prewarm { reply });
+            answers.push(answer);
+        }
+        for (shard, answer) in answers.into_iter().enumerate() {
+            match answer.await {
+                Ok(warm) => warm.map_err(|source| AcquireError::Connect { source })?,
+                Err(_) => return Err(self.shared.refusal(shard).unwrap_or(Refusal::Closed).into()),
+            }
+        }
+        Ok(())
     }
 
     /// Whether the pool was closed.

@@ -4,6 +4,8 @@
 //! core keeps the order and the bound. Whatever crosses on the way, a connection that arrives for a token nobody waits
 //! for any more goes home again.
 
+use std::io;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -13,7 +15,7 @@ use slab::Slab;
 use super::connection::Connection;
 use super::connector::Connector;
 use super::scheduler::{CloseReason, HandleId, Refusal, SlotId, Stage};
-use super::shared::{LeaseEnd, Loan};
+use super::shared::{Credit, LeaseEnd, Loan};
 use super::stats::ShardStats;
 use crate::runtime::timer::{DeadlineKey, DeadlineQueue};
 
@@ -26,6 +28,9 @@ pub(crate) struct Lent<C: Connector> {
     // Dropped second: the slot is free when the connection has gone.
     pub(crate) loan: Loan<C>,
 }
+
+/// Whom to tell that a shard is warm, or why it cannot be. Dropped when the shard has stopped.
+pub(crate) type Warmup = oneshot::Sender<Result<(), Arc<io::Error>>>;
 
 /// What shards say to each other. Each core's shard of a pool reads one queue of these, and reads it the sooner the
 /// fewer cache lines one takes.
@@ -44,6 +49,10 @@ pub(crate) enum Command<C: Connector> {
     Grant { token: Token, lent: Lent<C> },
     /// To the asking shard.
     Refuse { token: Token, refusal: Box<Refusal> },
+    /// To a shard that goes without: it may open one connection more.
+    Credit(Credit<C>),
+    /// From anywhere: answered when as many connections are open as are to be kept.
+    Prewarm { reply: Warmup },
     /// From anywhere.
     Stats { reply: oneshot::Sender<ShardStats> },
 }

@@ -10,6 +10,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::config::Settings;
 use super::connector::Connector;
+use super::ledger::{Ledger, Promise};
 use super::remote::Command;
 use super::scheduler::{CloseReason, HandleId, Lifecycle, Refusal, SlotId};
 use super::stats::ShardStats;
@@ -23,9 +24,10 @@ pub(crate) struct Shared<C: Connector> {
     pub(crate) connector: C,
     pub(crate) settings: Settings,
     pub(crate) links: Box<[ShardLink<C>]>,
+    pub(crate) ledger: Ledger,
     closing: AtomicBool,
-    /// Moves on with every change of `closing` and of any shard's status, after the change: a shard that sees it
-    /// unmoved has nothing new to look at.
+    /// Moves on with every change of `closing`, of any shard's status and of what the ledger asks of shards, after the
+    /// change: a shard that sees it unmoved has nothing new to look at.
     epoch: AtomicU64,
     handle_ids: AtomicU64,
     ended: AtomicUsize,
@@ -49,6 +51,7 @@ pub(crate) struct ShardLink<C: Connector> {
 
 impl<C: Connector> Shared<C> {
     pub(crate) fn new(connector: C, settings: Settings, runtime: &RuntimeHandle) -> Arc<Shared<C>> {
+        let ledger = Ledger::new(runtime.mailboxes().len(), settings.max_connections);
         let links = runtime
             .mailboxes()
             .iter()
@@ -71,6 +74,7 @@ impl<C: Connector> Shared<C> {
             connector,
             settings,
             links,
+            ledger,
             closing: AtomicBool::new(false),
             epoch: AtomicU64::new(1),
             handle_ids: AtomicU64::new(1),
@@ -152,6 +156,7 @@ impl<C: Connector> Shared<C> {
 
     /// The shard's actor has ended, with this many leases still out.
     pub(crate) fn actor_ended(&self, shard: usize, stats: ShardStats, outstanding: isize) {
+        self.ledger.retire(shard);
         let link = &self.links[shard];
         *link.last_stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
         link.outstanding.fetch_add(outstanding, Ordering::AcqRel);
@@ -162,9 +167,43 @@ impl<C: Connector> Shared<C> {
     }
 
     /// A lease that had outlived its actor is gone.
-    pub(crate) fn late_lease_ended(&self, shard: usize) {
+    pub(crate) fn late_lease_ended(self: &Arc<Self>, shard: usize) {
+        self.give_credit(shard, None);
         self.links[shard].outstanding.fetch_sub(1, Ordering::AcqRel);
         self.wake_end_waiters();
+    }
+
+    /// A shard gives one credit back. Whoever goes without has it at once.
+    pub(crate) fn give_credit(self: &Arc<Self>, shard: usize, promise: Option<Promise>) {
+        if let Some(to) = self.ledger.give(shard, promise) {
+            self.send_credit(to);
+        }
+        self.pass_credits();
+    }
+
+    /// Sends free credits to the shards that go without.
+    pub(crate) fn pass_credits(self: &Arc<Self>) {
+        while let Some(to) = self.ledger.sweep() {
+            self.send_credit(to);
+        }
+    }
+
+    fn send_credit(self: &Arc<Self>, to: usize) {
+        self.send(to, Command::Credit(Credit { shared: Some(Arc::clone(self)), holder: to }));
+    }
+
+    /// Has every other shard look whether it has a connection for one that goes without.
+    pub(crate) fn appeal(&self, shard: usize) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        for link in self.links.iter().enumerate().filter(|(other, _)| *other != shard).map(|(_, link)| link) {
+            link.mailbox.nudge();
+        }
+    }
+
+    pub(crate) fn set_max_connections(self: &Arc<Self>, limit: usize) {
+        self.ledger.set_limit(limit);
+        self.pass_credits();
+        self.announce();
     }
 
     fn wake_end_waiters(&self) {
@@ -212,6 +251,27 @@ impl<C: Connector> Drop for LeaseEnd<C> {
     fn drop(&mut self) {
         if let Some(shared) = &self.shared {
             shared.late_lease_ended(self.home);
+        }
+    }
+}
+
+/// A credit on its way to the shard that holds it. Dropped on the way, because that shard has ended, it goes to the
+/// next.
+pub(crate) struct Credit<C: Connector> {
+    shared: Option<Arc<Shared<C>>>,
+    holder: usize,
+}
+
+impl<C: Connector> Credit<C> {
+    pub(crate) fn arrived(mut self) {
+        self.shared = None;
+    }
+}
+
+impl<C: Connector> Drop for Credit<C> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            shared.give_credit(self.holder, None);
         }
     }
 }

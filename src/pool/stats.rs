@@ -35,6 +35,9 @@ pub struct ShardStats {
     pub connect_failures: u64,
     /// Connections closed, by [`CloseReason`] in the order of [`CloseReason::ALL`].
     pub closes: [u64; CloseReason::ALL.len()],
+    /// Times this shard would have opened a connection, and all that the pool may have were there: see
+    /// [`max_connections`](super::PoolBuilder::max_connections).
+    pub hungry_waits: u64,
     /// Scheduler tasks ever started: one per shard, for its whole life.
     pub scheduler_spawns: u64,
     /// Scheduler panics.
@@ -47,8 +50,12 @@ pub struct ShardStats {
     pub leased: usize,
     /// Connections being opened now.
     pub opening: usize,
+    /// Idle connections that are away for a health check now.
+    pub checking: usize,
     /// Connections being closed now.
     pub closing: usize,
+    /// Of the connections that the pool may have, those that this shard has, or may open now.
+    pub credits: usize,
 }
 
 impl ShardStats {
@@ -75,13 +82,16 @@ impl ShardStats {
             opens: counters.opens,
             connect_failures: counters.connect_failures,
             closes: counters.closes,
+            hungry_waits: 0,
             scheduler_spawns: 0,
             scheduler_failures: 0,
             waiting: gauges.waiting,
             idle: gauges.idle,
             leased: gauges.leased,
             opening: gauges.opening,
+            checking: gauges.checking,
             closing: gauges.closing,
+            credits: 0,
         }
     }
 
@@ -90,9 +100,9 @@ impl ShardStats {
         self.closes[reason as usize]
     }
 
-    /// Connections that exist now: idle, leased, being opened or being closed.
+    /// Connections that exist now: idle, leased, being opened, checked or closed.
     pub fn connections(&self) -> usize {
-        self.idle + self.leased + self.opening + self.closing
+        self.idle + self.leased + self.opening + self.checking + self.closing
     }
 }
 

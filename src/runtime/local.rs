@@ -353,6 +353,10 @@ impl Local {
         self.driver.borrow().now()
     }
 
+    pub(crate) fn seed(&self) -> u64 {
+        self.driver.borrow().seed()
+    }
+
     pub(crate) fn arm_timer(&self, at: Instant, waker: Waker) -> timer::DeadlineKey {
         self.timers.borrow_mut().insert(at, waker)
     }

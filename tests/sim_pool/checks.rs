@@ -1,9 +1,9 @@
 //! What must hold of a world: at every moment, when all is quiet, and when all is over.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use corelet::pool::{AcquireError, PoolStats, ShardStats};
-use corelet::runtime::{sleep, timeout};
+use corelet::pool::{AcquireError, CloseReason, PoolStats, ShardStats};
+use corelet::runtime::{now, sleep, timeout};
 
 use super::client::{Leased, Tenant};
 use super::cut::Cut;
@@ -11,6 +11,9 @@ use super::world::{CALM, TrackedPool, World};
 
 /// Longer than the simulated network takes.
 const SETTLED: Duration = Duration::from_millis(20);
+
+/// Longer than it takes for a core to find that it has a connection to spare, to close it, and for another to open one.
+const NEGLECT: Duration = Duration::from_millis(50);
 
 impl World {
     /// The counts as they are at some moment, and what holds of them at every moment.
@@ -37,6 +40,9 @@ impl World {
             if shard.opens != shard.connect_failures + shard.closes.iter().sum::<u64>() + there {
                 fault("every open has one end");
             }
+            if shard.credits < shard.connections() && !killed {
+                fault("a connection has no credit");
+            }
             if shard.connections() > plan.slots || shard.waiting > plan.max_waiters {
                 fault("a limit is exceeded");
             }
@@ -53,6 +59,13 @@ impl World {
         let (upstream, strangers) = self.ledger.upstream_counts();
         let book = &mut *self.ledger.book();
         let mut faults = Vec::new();
+        let (all, limit) = (book.live.iter().sum::<usize>(), book.max_connections.0);
+        if all > limit {
+            faults.push(format!("{all} connections are left, and {limit} may be"));
+        }
+        book.max_connections.1 = limit;
+        book.tally.rebalanced = stats.sum(|shard| shard.closed_for(CloseReason::Rebalanced));
+        book.tally.hungry_waits = stats.sum(|shard| shard.hungry_waits);
         if book.held != 0 || strangers != 0 {
             faults.push(format!("{} leases are out, {strangers} connections are nobody's", book.held));
         }
@@ -97,7 +110,9 @@ impl World {
                 continue;
             }
             let mut leases = Vec::new();
-            for slot in 0..plan.slots {
+            let limit = self.ledger.book().max_connections.0;
+            let slots = plan.slots.min(limit);
+            for slot in 0..slots {
                 match self.lease_at_last(&tenant).await {
                     Ok(leased) => leases.push(leased),
                     Err(error) => self.ledger.fault(format!("slot {slot} of shard {home} is lost: {error}")),
@@ -110,7 +125,7 @@ impl World {
             }
             sleep(SETTLED).await;
             let shard = self.look(pool).await.shards[home].clone();
-            if (shard.waiting, shard.leased) != (0, plan.slots) {
+            if (shard.waiting, shard.leased) != (0, slots) {
                 self.ledger.fault(format!("shard {home} lets somebody wait who has given up: {shard:?}"));
             }
             let waiter = site.try_acquire(&tenant, Some(CALM), Cut::Never);
@@ -120,11 +135,34 @@ impl World {
             };
             let (served, ()) = futures_util::future::join(waiter, release).await;
             if !matches!(served, Some(Ok(_))) {
-                self.ledger.fault(format!("a waiter of shard {home} is not served by a release"));
+                let how = served.map(|served| served.map(drop));
+                self.ledger.fault(format!("a waiter of shard {home} is not served by a release: {how:?}"));
             }
         }
         sleep(CALM).await;
         self.check_quiet(pool).await;
+    }
+
+    /// Nobody waits for long while another core has a connection that it does not use. Not judged where connections
+    /// come with difficulty.
+    pub async fn watch_waiters(self, pool: TrackedPool) {
+        let mut since: Vec<Option<Instant>> = vec![None; self.ledger.plan.cores];
+        while self.ledger.plan.is_smooth() {
+            sleep(Duration::from_millis(1)).await;
+            let stats = self.look(&pool).await;
+            let idle = |besides: usize| {
+                stats.shards.iter().enumerate().any(|(shard, stats)| shard != besides && stats.idle > 0)
+            };
+            for (position, shard) in stats.shards.iter().enumerate() {
+                let waits = shard.waiting > shard.opening && shard.connections() < self.ledger.plan.slots;
+                if !waits || !idle(position) {
+                    since[position] = None;
+                } else if now() - *since[position].get_or_insert_with(now) > NEGLECT {
+                    self.ledger.fault(format!("shard {position} waits beside idle connections: {stats:?}"));
+                    return;
+                }
+            }
+        }
     }
 
     /// A lease that works. The network has its delays, so an attempt may fail even now, but not for ever.

@@ -27,6 +27,9 @@ pub struct Tally {
     pub deregistered: u64,
     pub waited: u64,
     pub kills: u64,
+    /// Connections that one core gave up for another.
+    pub rebalanced: u64,
+    pub hungry_waits: u64,
     /// The most that an acquire took beyond its limit, in nanoseconds.
     pub overrun: u64,
 }
@@ -46,6 +49,8 @@ impl Tally {
         self.deregistered += other.deregistered;
         self.waited += other.waited;
         self.kills += other.kills;
+        self.rebalanced += other.rebalanced;
+        self.hungry_waits += other.hungry_waits;
         self.overrun = self.overrun.max(other.overrun);
     }
 }
@@ -61,6 +66,8 @@ pub struct Book {
     pub killed: Vec<Option<Instant>>,
     /// Connections of each shard: being opened, there, or not yet closed.
     pub live: Vec<usize>,
+    /// The most connections that all shards together may have, and may still have had since the limit was lowered.
+    pub max_connections: (usize, usize),
     pub attempts: Vec<u64>,
     pub failed_attempts: Vec<u64>,
     pub held: usize,
@@ -86,12 +93,14 @@ pub struct Ledger {
 
 impl Ledger {
     pub fn new(plan: Plan) -> Ledger {
+        let limit = plan.max_connections.unwrap_or(plan.slots * plan.cores);
         let book = Book {
             random: Random::new(plan.seed ^ 0x626f_6f6b),
             friendly: false,
             closing: None,
             killed: vec![None; plan.cores],
             live: vec![0; plan.cores],
+            max_connections: (limit, limit),
             attempts: vec![0; plan.cores],
             failed_attempts: vec![0; plan.cores],
             held: 0,
@@ -157,12 +166,15 @@ impl Mark {
     pub fn new(ledger: &Ledger, shard: usize) -> Mark {
         let id = ledger.number();
         let slots = ledger.plan.slots;
-        let live = {
+        let (live, all, most) = {
             let mut book = ledger.book();
             book.attempts[shard] += 1;
             book.live[shard] += 1;
-            book.live[shard]
+            (book.live[shard], book.live.iter().sum::<usize>(), book.max_connections.1)
         };
+        if all > most {
+            ledger.fault(format!("there are {all} connections, and {most} may be"));
+        }
         if live > slots {
             ledger.fault(format!("shard {shard} has {live} connections, and {slots} slots"));
         }

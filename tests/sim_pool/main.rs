@@ -42,10 +42,20 @@ fn run_worlds(cores: usize, count: u64) {
         return;
     }
     let Tally { matched, broken_exchanges, cut_exchanges, far_leases, given_up, closed, .. } = tally;
-    let Tally { saturated, timed_out, refused_connects, deregistered, waited, kills, .. } = tally;
+    let Tally {
+        saturated,
+        timed_out,
+        refused_connects,
+        deregistered,
+        waited,
+        kills,
+        rebalanced,
+        hungry_waits,
+        ..
+    } = tally;
     let some_of_each = [matched, broken_exchanges, cut_exchanges, far_leases, given_up, closed, saturated]
         .into_iter()
-        .chain([timed_out, refused_connects, deregistered, waited, kills])
+        .chain([timed_out, refused_connects, deregistered, waited, kills, rebalanced, hungry_waits])
         .all(|count| count > 0);
     assert!(some_of_each, "the worlds leave something out: {tally:?}");
 }

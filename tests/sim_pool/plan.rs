@@ -11,6 +11,8 @@ pub struct Plan {
     pub seed: u64,
     pub cores: usize,
     pub slots: usize,
+    /// Over all cores.
+    pub max_connections: Option<usize>,
     pub max_waiters: usize,
     pub max_connecting: usize,
     pub fairness: Fairness,
@@ -63,6 +65,8 @@ pub enum Mishap {
     /// Nobody listens.
     Refuse(Duration),
     Kill(usize),
+    /// So many connections over all cores are enough.
+    Limit(usize),
     Close,
     /// A close whose future is dropped.
     CloseAndForget,
@@ -83,6 +87,14 @@ pub enum Ending {
 }
 
 impl Plan {
+    /// Nothing but the network's own delays stands in the way of a connection.
+    pub fn is_smooth(&self) -> bool {
+        let Temper { silent, connect_faults, connection_faults, .. } = self.temper;
+        let harmless = |(_, mishap): &(Duration, Mishap)| matches!(mishap, Mishap::Limit(_) | Mishap::Look);
+        [silent, connect_faults, connection_faults].iter().all(|chances| *chances == usize::MAX)
+            && self.mishaps.iter().all(harmless)
+    }
+
     pub fn draw(seed: u64, cores: usize) -> Plan {
         let random = &mut Random::new(seed ^ 0x706f_6f6c);
         let rough = !random.one_in(4);
@@ -136,11 +148,20 @@ impl Plan {
             let end = random.pick(&[Mishap::Close, Mishap::CloseAndForget, Mishap::Drain(limit)]);
             mishaps.push((random.up_to(Duration::from_millis(60)), end));
         }
+        let slots = 1 + random.below(3);
+        let max_connections = random.one_in(2).then(|| 1 + random.below(slots * cores));
+        if max_connections.is_some() && random.one_in(3) {
+            for _ in 0..1 + random.below(3) {
+                let limit = Mishap::Limit(1 + random.below(slots * cores));
+                mishaps.push((random.up_to(Duration::from_millis(60)), limit));
+            }
+        }
         mishaps.sort_by_key(|(at, _)| *at);
         Plan {
             seed,
             cores,
-            slots: 1 + random.below(3),
+            slots,
+            max_connections,
             max_waiters: random.pick(&[1, 2, 4, 64, 64]),
             max_connecting: 1 + random.below(3),
             fairness: random.pick(&[Fairness::Fifo, Fairness::RoundRobin]),

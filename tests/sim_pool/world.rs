@@ -119,7 +119,11 @@ impl World {
             Some(limit) => builder.acquire_timeout(limit),
             None => builder.no_acquire_timeout(),
         };
+        if let Some(limit) = plan.max_connections {
+            builder = builder.max_connections(limit);
+        }
         let pool = builder.build(&self.runtime).unwrap();
+        let watch = plan.max_connections.map(|_| spawn(self.clone().watch_waiters(pool.clone())));
         let mut clients = Vec::new();
         for client in plan.clients.clone() {
             let (site, pool) = (self.site(client.core), pool.clone());
@@ -136,6 +140,7 @@ impl World {
             }
         }
         mishaps.await.unwrap();
+        drop(watch);
         self.calm_down().await;
         if self.ledger.book().closing.is_none() {
             self.check_quiet(&pool).await;
@@ -180,6 +185,14 @@ impl World {
                     let _ = Cut::Polls(1).apply(pool.close()).await;
                 }
                 Mishap::Drain(limit) => drop(self.drain(&pool, limit).await),
+                Mishap::Limit(limit) => {
+                    let mut book = self.ledger.book();
+                    let (before, most) = book.max_connections;
+                    // Those that there were may still be, each until it is closed.
+                    book.max_connections = (limit, limit.max(if limit < before { most } else { 0 }));
+                    drop(book);
+                    pool.set_max_connections(limit).unwrap();
+                }
                 Mishap::Look => drop(self.look(&pool).await),
             }
             self.look(&pool).await;

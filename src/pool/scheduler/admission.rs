@@ -11,7 +11,7 @@ impl<C, W> State<C, W> {
     /// Leases the most recently used idle connection if it is `usable`. Otherwise nothing happens; the rest is for
     /// [`handle_acquire`](State::handle_acquire).
     #[inline(always)]
-    pub(crate) fn grant_idle(&mut self, usable: impl FnOnce(&C) -> bool) -> Option<Grant<C>> {
+    pub(crate) fn grant_idle(&mut self, usable: impl FnOnce(&mut C) -> bool) -> Option<Grant<C>> {
         let Newest::Leased(grant) = self.slots.lease_newest(usable) else { return None };
         self.counters.granted_immediately += 1;
         self.debug_check();
@@ -24,7 +24,7 @@ impl<C, W> State<C, W> {
     pub(crate) fn handle_acquire(
         &mut self,
         handle: HandleId,
-        mut usable: impl FnMut(&C) -> bool,
+        mut usable: impl FnMut(&mut C) -> bool,
         ticket: impl FnOnce() -> Ticket<W>,
     ) -> Admission<C> {
         // Nothing is idle while somebody waits, nor in a shard that does not run: an idle connection is
@@ -62,19 +62,27 @@ impl<C, W> State<C, W> {
         reply
     }
 
+    /// Collects the connection that a waiter was granted and told of. For all that may be otherwise there is
+    /// [`take`](State::take).
+    #[inline]
+    pub(crate) fn collect(&mut self, waiter: WaiterKey) -> Option<C> {
+        let slot = self.waiters.collect_told(waiter)?;
+        self.counters.granted_after_wait += 1;
+        let connection = self.slots.collect(slot);
+        self.debug_check();
+        Some(connection)
+    }
+
     /// Collects what became of a waiter. Anything but `Pending` ends it.
     pub(crate) fn take(&mut self, waiter: WaiterKey) -> Taken<C> {
-        if matches!(self.waiters.fate(waiter), Fate::Queued) {
-            return Taken::Pending;
-        }
-        let taken = match self.waiters.remove(waiter).0 {
+        let taken = match self.waiters.settle_up(waiter) {
             Fate::Granted(slot) => {
                 self.counters.granted_after_wait += 1;
                 Taken::Granted(Grant { slot, connection: self.slots.collect(slot) })
             }
+            Fate::Queued => return Taken::Pending,
             Fate::Refused(refusal) => Taken::Refused(*refusal),
             Fate::Free => Taken::Gone,
-            Fate::Queued => unreachable!("a queued waiter has just been excluded"),
         };
         self.debug_check();
         taken
@@ -88,18 +96,23 @@ impl<C, W> State<C, W> {
     #[inline(never)]
     fn acquire_without_idle(&mut self, handle: HandleId, ticket: impl FnOnce() -> Ticket<W>) -> Admission<C> {
         let refusal = match self.lifecycle {
+            // In order of severity; the breaker comes last, for it only spares the acquire a wait in vain.
             Lifecycle::Closed => Refusal::Closed,
             Lifecycle::Failed => Refusal::Failed,
             Lifecycle::Running if self.waiters.queued() >= self.max_waiters => {
                 Refusal::Saturated { limit: self.max_waiters }
             }
-            Lifecycle::Running => {
-                let waiter = self.waiters.enqueue(handle, ticket());
-                self.counters.not_at_once += 1;
-                self.counters.capacity_waits += 1;
-                self.sweep();
-                return Admission::Queued(waiter);
-            }
+            Lifecycle::Running => match self.cut_off() {
+                Some(error) => Refusal::Connect(error),
+                None => {
+                    let waiter = self.waiters.enqueue(handle, ticket());
+                    self.counters.not_at_once += 1;
+                    self.counters.capacity_waits += 1;
+                    // Nothing is idle, so there is nothing to sweep.
+                    self.debug_check();
+                    return Admission::Queued(waiter);
+                }
+            },
         };
         self.counters.not_at_once += 1;
         self.counters.count_refusal(&refusal);
@@ -126,7 +139,9 @@ impl<C, W> State<C, W> {
 
     /// A clean connection is at hand: to the next waiter, to the idle ones, or out.
     pub(super) fn supply(&mut self, slot: SlotId, connection: C) {
-        if self.lifecycle == Lifecycle::Running {
+        if let Some(reason) = self.slots.last_reason(slot) {
+            self.condemn(slot, connection, reason);
+        } else if self.lifecycle == Lifecycle::Running {
             // Nothing is idle while somebody waits, so this is all that a sweep would find.
             if self.waiters.grant_next(slot).is_some() {
                 self.slots.set_aside(slot, connection);

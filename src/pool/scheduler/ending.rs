@@ -16,7 +16,7 @@ impl<C, W> State<C, W> {
         while let Some(waiter) = self.waiters.pop_due(now) {
             // What an open can still serve: slots being opened, and vacant ones that wait for a back-off or
             // for their turn to be opened. They go to the first in order; the others wait for leases.
-            let can_open = self.slots.opening() + self.slots.vacant();
+            let can_open = self.slots.opening() + self.openable();
             let stage =
                 if self.waiters.is_among_next(can_open, waiter) { Stage::Connecting } else { Stage::Waiting };
             let refusal = Refusal::TimedOut {
@@ -56,7 +56,9 @@ impl<C, W> State<C, W> {
             Lifecycle::Closed => Refusal::Closed,
             Lifecycle::Failed => Refusal::Failed,
         };
+        self.unheeded = false;
         self.refuse_all(&refusal);
+        self.stop_upkeep();
         while let Some(slot) = self.slots.newest_idle() {
             self.slots.condemn_idle(slot, CloseReason::Shutdown);
             self.counters.count_close(CloseReason::Shutdown);

@@ -10,11 +10,14 @@
 mod admission;
 mod backoff;
 mod capacity;
+mod check;
 mod counters;
 mod ending;
+mod life;
 mod links;
 mod outcome;
 mod queue;
+mod resize;
 mod rotation;
 mod slots;
 mod state;
@@ -24,6 +27,7 @@ mod tests;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use counters::{Counters, Gauges};
+pub(crate) use life::Keep;
 pub(crate) use outcome::{Admission, Grant, Lifecycle, Notice, Refusal, Taken, Ticket};
 pub use outcome::{CloseReason, Stage};
 pub(crate) use state::{Limits, State};

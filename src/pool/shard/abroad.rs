@@ -218,13 +218,16 @@ impl<C: Connector> Shard<C> {
             if !state.has_waiters() {
                 carrier.arm();
             }
-            state.handle_release(slot, carrier);
+            self.yield_or_release(state, slot, carrier);
         });
         slot_guard.disarm();
         self.flush();
     }
 
     pub(super) fn gone(&self, slot: SlotId, reason: CloseReason) {
+        if self.ended.get() {
+            return self.shared.late_lease_ended(self.index);
+        }
         self.with_state(|state| state.handle_lost(slot, reason));
         self.flush();
     }
@@ -268,6 +271,8 @@ impl<C: Connector> Shard<C> {
                     waker.wake();
                 }
             }
+            Command::Credit(credit) => self.receive_credit(credit),
+            Command::Prewarm { reply } => self.warmups.borrow_mut().push(reply),
             Command::Stats { reply } => {
                 // Refused when nobody waits for the answer any more.
                 let _ = reply.send(self.stats());

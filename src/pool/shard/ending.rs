@@ -52,11 +52,16 @@ impl<C: Connector> Shard<C> {
         self.ended.set(true);
         let departures = self.departures.take();
         contain("pooled connections", || drop(departures));
+        drop(self.warmups.take());
         drop(self.spares.take());
         drop(self.references.take());
+        stats.closes[CloseReason::Shutdown as usize] += stats.checking as u64;
+        stats.checking = 0;
         let outstanding = stats.leased as isize;
         let idle = self.with_state(|state| std::iter::from_fn(|| state.poll_close()).collect::<Vec<_>>());
         contain("pooled connections", || drop(idle));
+        self.end_credits(stats.leased);
+        stats.credits = stats.leased;
         let refusal = self.end_refusal();
         for home in 0..self.shared.links.len() {
             self.fail_home(home, &refusal);
@@ -105,6 +110,10 @@ impl<C: Connector> LoseOnUnwind<'_, C> {
 impl<C: Connector> Drop for LoseOnUnwind<'_, C> {
     #[cold]
     fn drop(&mut self) {
-        contain("a failed shard", || self.0.gone(self.1, CloseReason::Broken));
+        contain("a failed shard", || {
+            self.0.gone(self.1, CloseReason::Broken);
+            // A credit is free.
+            self.0.wake_actor();
+        });
     }
 }

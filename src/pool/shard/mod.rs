@@ -4,8 +4,10 @@
 //! connections run afterwards. A panic inside a transition fails the shard, whoever made the call.
 
 mod abroad;
+mod credits;
 mod ending;
 mod serve;
+mod upkeep;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,13 +20,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::actor;
 use super::carrier::Carrier;
 use super::connector::Connector;
-use super::remote::{Forwards, Lent, Token};
+use super::remote::{Forwards, Lent, Token, Warmup};
 use super::scheduler::{CloseReason, Lifecycle, SlotId, State, WaiterKey};
 use super::shared::{Loan, Shared};
 use super::stats::ShardStats;
 use crate::runtime::local::Local;
 use crate::runtime::watch::WatchList;
 use crate::runtime::{RawPid, context};
+use credits::Credits;
 use ending::FailOnUnwind;
 
 /// How a queued waiter is told.
@@ -70,6 +73,7 @@ pub(crate) struct Shard<C: Connector> {
     state: RefCell<State<Box<Carrier<C>>, Reply>>,
     forwards: RefCell<Forwards<Lent<C>>>,
     abroad: RefCell<Abroad>,
+    credits: Credits,
     departures: RefCell<Vec<Departure<C>>>,
     /// Carriers whose connection has gone, for the next one that comes.
     spares: RefCell<Vec<Box<Carrier<C>>>>,
@@ -84,6 +88,10 @@ pub(crate) struct Shard<C: Connector> {
     unclocked: Cell<bool>,
     /// When the actor will look at the deadlines next.
     actor_wakes_at: Cell<Option<Instant>>,
+    /// Some connections are to be kept idle, so that the end of each turn is a time to see whether some are missing.
+    keeps_idle: bool,
+    /// To be told when as many connections are open as are to be kept.
+    warmups: RefCell<Vec<Warmup>>,
     ended: Cell<bool>,
     spawns: Cell<u64>,
     failures: Cell<u64>,
@@ -101,9 +109,10 @@ impl<C: Connector> Shard<C> {
             index,
             local: Rc::clone(local),
             shared: Arc::clone(shared),
-            state: RefCell::new(State::new(shared.settings.limits())),
+            state: RefCell::new(State::new(shared.settings.limits(local.seed()))),
             forwards: RefCell::new(Forwards::new()),
             abroad: RefCell::new(Abroad::default()),
+            credits: Credits::new(),
             departures: RefCell::new(Vec::new()),
             spares: RefCell::new(Vec::new()),
             references: RefCell::new(Vec::new()),
@@ -113,6 +122,8 @@ impl<C: Connector> Shard<C> {
             seen_epoch: Cell::new(0),
             unclocked: Cell::new(false),
             actor_wakes_at: Cell::new(None),
+            keeps_idle: shared.settings.keep.min_idle > 0,
+            warmups: RefCell::new(Vec::new()),
             ended: Cell::new(false),
             spawns: Cell::new(0),
             failures: Cell::new(0),
@@ -153,10 +164,7 @@ impl<C: Connector> Shard<C> {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let here = self.state.borrow().next_deadline();
         let forwarded = self.forwards.borrow().next_deadline();
-        match (here, forwarded) {
-            (Some(here), Some(forwarded)) => Some(here.min(forwarded)),
-            (here, forwarded) => here.or(forwarded),
-        }
+        [here, forwarded, self.credits.due()].into_iter().flatten().min()
     }
 
     pub(crate) fn set_actor_wakes_at(&self, at: Option<Instant>) {
@@ -190,6 +198,8 @@ impl<C: Connector> Shard<C> {
         let mut stats = ShardStats::collect(self.local.id(), state.counters(), state.gauges());
         stats.forwards = self.forwards.borrow().total;
         stats.lends = self.abroad.borrow().lends;
+        stats.credits = self.shared.ledger.held(self.index);
+        stats.hungry_waits = self.credits.hungry_waits();
         stats.scheduler_spawns = self.spawns.get();
         stats.scheduler_failures = self.failures.get();
         stats
@@ -210,12 +220,13 @@ impl<C: Connector> Shard<C> {
                 carrier.slot = slot;
                 carrier.connection = connection;
                 carrier.armed = false;
+                carrier.rested = false;
                 carrier.clean = true;
                 carrier
             }
             None => {
                 let shard = Rc::clone(self);
-                Box::new(Carrier { shard, home, slot, connection, armed: false, clean: true })
+                Box::new(Carrier { shard, home, slot, connection, armed: false, rested: false, clean: true })
             }
         }
     }

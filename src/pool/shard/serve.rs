@@ -43,6 +43,15 @@ impl<C: Connector> Shard<C> {
         admission
     }
 
+    /// The connection that a queued acquire was granted; otherwise nothing has changed.
+    #[inline]
+    pub(crate) fn collect(&self, waiter: WaiterKey) -> Option<Box<Carrier<C>>> {
+        let guard = FailOnUnwind(self);
+        let collected = self.state.borrow_mut().collect(waiter);
+        guard.disarm();
+        collected
+    }
+
     /// The fate of a queued acquire.
     pub(crate) fn poll_waiter(
         &self,
@@ -116,7 +125,6 @@ impl<C: Connector> Shard<C> {
         let slot = carrier.slot;
         let slot_guard = LoseOnUnwind(self, slot);
         let guard = FailOnUnwind(self);
-        let mut notice = None;
         let mut state = self.state.borrow_mut();
         if carrier.clean && carrier.is_quiet() {
             // A connection that goes to a waiter at once is not idle, and so is not armed either.
@@ -128,22 +136,29 @@ impl<C: Connector> Shard<C> {
                 }
             }
             match state.hand_over(slot, carrier) {
-                Ok(next) => notice = Some(next),
-                Err(carrier) => state.handle_release(slot, carrier),
+                Ok(next) => {
+                    drop(state);
+                    guard.disarm();
+                    slot_guard.disarm();
+                    // One waiter fewer, and one connection as before: nothing else follows from it.
+                    return self.tell(next);
+                }
+                Err(carrier) => self.yield_or_release(&mut state, slot, carrier),
             }
         } else {
             let reason = if carrier.armed { CloseReason::Broken } else { CloseReason::Dirty };
             state.handle_discard(slot, carrier, reason);
         }
         let settled = !state.has_output() && !state.wants_open();
+        let tell_actor = self.is_called() && state.newest_idle_mut().is_some();
         drop(state);
         guard.disarm();
         slot_guard.disarm();
-        if let Some(notice) = notice {
-            self.tell(notice);
-        }
         if !settled {
             self.flush();
+        }
+        if tell_actor {
+            self.wake_actor();
         }
     }
 
@@ -153,6 +168,13 @@ impl<C: Connector> Shard<C> {
         if self.ended.get() {
             return self.close_late();
         }
+        let idle = {
+            let state = self.state.borrow();
+            !state.has_output() && !state.wants_open()
+        };
+        if idle {
+            return;
+        }
         loop {
             let notice = self.state.borrow_mut().poll_notice();
             match notice {
@@ -160,14 +182,18 @@ impl<C: Connector> Shard<C> {
                 None => break,
             }
         }
-        let state = self.state.borrow();
-        // In a back-off the actor's timer is enough: woken at once, it could only look again, and again.
-        let wakes_at = self.actor_wakes_at.get();
-        let paused = state.paused_until().is_some_and(|until| wakes_at.is_some_and(|at| at <= until));
-        if state.has_output() || (state.wants_open() && !paused) {
-            drop(state);
+        if self.state.borrow().has_output() || self.can_open() {
             self.wake_actor();
         }
+    }
+
+    /// Whether there is something to open now. In a back-off the actor's timer is enough: woken at once, it could only
+    /// look again, and again.
+    fn can_open(&self) -> bool {
+        let state = self.state.borrow();
+        let wakes_at = self.actor_wakes_at.get();
+        let paused = || state.paused_until().is_some_and(|until| wakes_at.is_some_and(|at| at <= until));
+        state.wants_open() && !paused()
     }
 
     #[inline]
@@ -194,12 +220,16 @@ impl<C: Connector> Shard<C> {
         self.flush();
     }
 
-    /// At the end of a turn: what was queued in it, and still is, counts its time from now. An acquire that is served
-    /// within its turn never costs a look at the clock.
+    /// At the end of a turn: what was queued in it, and still is, counts its time from now, and idle connections that
+    /// were leased in it are replaced. An acquire that is served within its turn never costs a look at the clock, and
+    /// one that ends in it no connection.
     #[inline]
-    pub(crate) fn start_clocks(&self) {
+    pub(crate) fn end_turn(&self) {
         if self.unclocked.replace(false) {
             self.start_clocks_now();
+        }
+        if self.keeps_idle && self.can_open() {
+            self.wake_actor();
         }
     }
 

@@ -6,6 +6,7 @@
 //! cargo run --release -- rtt         a 64-byte request and its reply over loopback TCP
 //! cargo run --release -- executor    yield, spawn, ping-pong and timers on one core
 //! cargo run --release -- guest       a core inside other loops, against one on its own thread
+//! cargo run --release -- scale       corelet's pool with few and with many waiters, handles and slots
 //! cargo run --release -- all
 //! ```
 //!
@@ -30,6 +31,7 @@ mod rings;
 mod rounds;
 mod rtt;
 mod runtimes;
+mod scale;
 mod xcore;
 
 use anyhow::{Result, bail};
@@ -77,6 +79,8 @@ const GUEST: Bench = Bench {
     run: guest::bench,
 };
 
+const SCALE: Bench = Bench { name: "scale", subjects: || vec![report::BASELINE], run: scale::bench };
+
 fn main() -> ExitCode {
     let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
@@ -91,7 +95,8 @@ fn main() -> ExitCode {
         Command::Rtt(options) => run(&[RTT], options),
         Command::Executor(options) => run(&[EXECUTOR], options),
         Command::Guest(options) => run(&[GUEST], options),
-        Command::All(options) => run(&[ACQUIRE, XCORE, RTT, EXECUTOR, GUEST], options),
+        Command::Scale(options) => run(&[SCALE], options),
+        Command::All(options) => run(&[ACQUIRE, XCORE, RTT, EXECUTOR, GUEST, SCALE], options),
         Command::EchoServer => rtt::server::run(),
     };
     match outcome {

@@ -27,8 +27,8 @@ const ALPHABET: [Step; 16] = [
 ];
 
 fn small(fairness: Fairness, slots: usize, max_waiters: usize) -> Limits {
-    let backoff = Backoff { initial: Duration::ZERO, max: Duration::ZERO };
-    Limits { slots, max_waiters, max_connecting: 2, fairness, backoff }
+    let backoff = Backoff { initial: Duration::ZERO, max: Duration::ZERO, breaker: None };
+    Limits { slots, max_waiters, max_connecting: 2, fairness, backoff, keep: Keep::default() }
 }
 
 fn enumerate(world: &World, depth: usize, visited: &mut u64) {

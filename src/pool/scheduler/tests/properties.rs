@@ -40,6 +40,7 @@ fn any_limits() -> impl Strategy<Value = Limits> {
             max_connecting,
             fairness,
             backoff: BACKOFF,
+            keep: Keep::default(),
         },
     )
 }

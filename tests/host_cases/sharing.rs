@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use corelet::pool::{Pool, TcpConnector};
 use corelet::runtime::host::{Host, drive, here};
 use corelet::runtime::{current_core, current_task, interval, sleep, spawn, timeout, yield_now};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{guests, host_loop, hosts, on_host};
@@ -42,6 +43,25 @@ pub fn timers_and_channels_of_both_sides_work_on_both_sides(host: Host) {
         }
         assert_eq!((task.await.unwrap(), future.await.unwrap().unwrap()), (7, 8));
         assert!(begun.elapsed() >= Duration::from_millis(10));
+        // Sockets of the host in a task of the core.
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = core.spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let (mut reading, mut writing) = stream.split();
+            tokio::io::copy(&mut reading, &mut writing).await.unwrap()
+        });
+        let client = core.spawn(async move {
+            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            for round in 0..100_u8 {
+                stream.write_all(&[round; 10]).await.unwrap();
+                let mut reply = [0; 10];
+                stream.read_exact(&mut reply).await.unwrap();
+                assert_eq!(reply, [round; 10]);
+            }
+        });
+        client.await.unwrap();
+        assert_eq!(server.await.unwrap(), 1000);
         // Not early, however short, and whichever of two deadlines comes first.
         for micros in [1_u64, 300, 900, 1100, 2500] {
             let length = Duration::from_micros(micros);

@@ -5,6 +5,7 @@
 //! cargo run --release -- xcore       a round trip between core 0 and core 1
 //! cargo run --release -- rtt         a 64-byte request and its reply over loopback TCP
 //! cargo run --release -- executor    yield, spawn, ping-pong and timers on one core
+//! cargo run --release -- guest       a core inside other loops, against one on its own thread
 //! cargo run --release -- scale       corelet's pool with few and with many waiters, handles and slots
 //! cargo run --release -- all
 //! ```
@@ -23,6 +24,7 @@ mod alloc;
 mod cli;
 mod cores;
 mod executor;
+mod guest;
 mod meter;
 mod report;
 mod rings;
@@ -71,6 +73,12 @@ const EXECUTOR: Bench = Bench {
     run: executor::bench,
 };
 
+const GUEST: Bench = Bench {
+    name: "guest",
+    subjects: || guest::SUBJECTS.iter().map(|subject| subject.name).collect(),
+    run: guest::bench,
+};
+
 const SCALE: Bench = Bench { name: "scale", subjects: || vec![report::BASELINE], run: scale::bench };
 
 fn main() -> ExitCode {
@@ -86,8 +94,9 @@ fn main() -> ExitCode {
         Command::Xcore(options) => run(&[XCORE], options),
         Command::Rtt(options) => run(&[RTT], options),
         Command::Executor(options) => run(&[EXECUTOR], options),
+        Command::Guest(options) => run(&[GUEST], options),
         Command::Scale(options) => run(&[SCALE], options),
-        Command::All(options) => run(&[ACQUIRE, XCORE, RTT, EXECUTOR, SCALE], options),
+        Command::All(options) => run(&[ACQUIRE, XCORE, RTT, EXECUTOR, GUEST, SCALE], options),
         Command::EchoServer => rtt::server::run(),
     };
     match outcome {

@@ -111,7 +111,8 @@ impl<C: Connector> Lease<C> {
             return Err(ExchangeError::Dirty);
         };
         let result = operation(connection).await;
-        if !connection.is_quiet() {
+        // After a success it may be that the socket is only not to be leased again.
+        if result.is_err() && !connection.is_quiet() {
             // Not by what this lease did with it: it counts as broken, as in `mark_broken`.
             carrier.armed = true;
             carrier.clean = false;

@@ -20,6 +20,7 @@ use crate::pool::error::ExchangeError;
 use crate::pool::framed::Call;
 use crate::pool::lease::Lease;
 use crate::pool::pools::Pool;
+use crate::runtime::local::Local;
 use crate::runtime::watch::WatchList;
 use crate::runtime::{RawPid, Watch, context};
 
@@ -41,7 +42,10 @@ impl<C: Connector> Connector for Gated<C> {
 
     async fn connect(&self) -> io::Result<GatedSession<C>> {
         let sockets = Sockets::of_pool(self.sockets.id());
-        let open = async || open_lease(&self.sockets).await.map(|lease| Gate::open(lease, self.sessions));
+        let open = async |local: &Rc<Local>| {
+            let lease = open_lease(&self.sockets).await?;
+            Ok(Gate::open(local, lease, self.sessions))
+        };
         sockets.take_seat(self.sessions, open).await.map(|seat| GatedSession { seat })
     }
 
@@ -79,7 +83,7 @@ struct Gate<C: Connector> {
 }
 
 impl<C: Connector> Gate<C> {
-    fn open(lease: Lease<C>, sessions: usize) -> Rc<Gate<C>> {
+    fn open(local: &Rc<Local>, lease: Lease<C>, sessions: usize) -> Rc<Gate<C>> {
         let gate = Rc::new(Gate {
             members: Members::new(sessions),
             lease: RefCell::new(None),
@@ -98,7 +102,7 @@ impl<C: Connector> Gate<C> {
             }
             if watched.members.is_closed() { Poll::Ready(()) } else { Poll::Pending }
         });
-        let watcher = context::current().executor().spawn(watcher).pid();
+        let watcher = local.executor().spawn(watcher).pid();
         gate.watcher.set(Some(watcher));
         gate.watch.set_task(watcher);
         gate.rest(lease);
@@ -310,7 +314,7 @@ impl<C: Connector> Connection for GatedSession<C> {
 
     fn is_quiet(&self) -> bool {
         let gate = &self.seat.socket;
-        !gate.members.is_closed() && gate.lease.borrow().as_ref().is_none_or(Lease::is_quiet)
+        gate.members.is_leasable() && gate.lease.borrow().as_ref().is_none_or(Lease::is_quiet)
     }
 
     fn arm(&mut self, watch: Watch) {

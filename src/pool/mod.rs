@@ -7,10 +7,12 @@
 //! uncontended local acquire and release.
 
 mod actor;
+mod addresses;
 mod carrier;
 mod config;
 mod connection;
 mod connector;
+mod errands;
 mod error;
 #[cfg(feature = "framed")]
 mod framed;
@@ -26,6 +28,7 @@ mod shared;
 mod sharing;
 mod stats;
 
+pub use addresses::{Addresses, Resolve};
 pub use config::{Fairness, PoolBuilder};
 pub use connection::Connection;
 pub use connector::{Connector, TcpConnector, UnixConnector};
@@ -36,6 +39,7 @@ pub use handle::{Acquire, Handle};
 pub use lease::Lease;
 pub use pools::Pool;
 pub use scheduler::CloseReason;
+pub use shared::Refresh;
 #[cfg(feature = "framed")]
 pub use sharing::{
     ById, Gated, GatedSession, Identify, InOrder, Matching, PipelineError, Pipelined, PipelinedBuilder,

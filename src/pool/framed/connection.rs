@@ -63,6 +63,14 @@ where
         }
     }
 
+    pub(super) fn stream(&self) -> &S {
+        &self.stream
+    }
+
+    pub(in crate::pool) fn stream_mut(&mut self) -> &mut S {
+        &mut self.stream
+    }
+
     /// The replies that are still to come.
     pub fn outstanding(&self) -> usize {
         self.outstanding
@@ -86,10 +94,6 @@ where
     pub(in crate::pool) fn return_codec(&mut self, codec: Option<K>, clean: bool) {
         self.broken = !clean || codec.is_none();
         self.codec = codec;
-    }
-
-    pub(in crate::pool) fn stream_mut(&mut self) -> &mut Stream {
-        &mut self.stream
     }
 
     /// Sends a request that has one reply. Several may be sent before their replies are received, in their order.

@@ -339,7 +339,7 @@ impl<C> Slots<C> {
     }
 
     pub(super) fn occupied(&self) -> usize {
-        self.slots.len() - self.vacant()
+        self.present() - self.vacant()
     }
 
     pub(super) fn opening(&self) -> usize {

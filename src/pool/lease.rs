@@ -143,6 +143,14 @@ impl<C: Connector> Lease<C> {
         }
     }
 
+    /// Has `watch` told when this lease is to be the connection's last, because it is too old, one too many or leads to
+    /// the wrong place: for one who would keep the lease for long.
+    #[cfg(feature = "framed")]
+    pub(super) fn hold(&self, watch: crate::runtime::Watch) {
+        let Carrier { shard, slot, .. } = self.carrier();
+        shard.hold(*slot, watch);
+    }
+
     /// The connection broke while nobody used it: it is closed, and counted so.
     #[cfg(feature = "framed")]
     pub(super) fn mark_broken(&mut self) {

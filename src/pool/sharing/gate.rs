@@ -70,6 +70,11 @@ impl<C: Connector> Pool<Gated<C>> {
     }
 }
 
+/// What the watcher is told: something has arrived on the idle socket.
+const ARRIVED: u64 = 0;
+/// The lower pool would have the socket back.
+const LAST: u64 = 1;
+
 /// One socket and those who want to use it.
 struct Gate<C: Connector> {
     members: Members,
@@ -96,22 +101,25 @@ impl<C: Connector> Gate<C> {
         let mut fired = Vec::new();
         let watcher = poll_fn(move |_| {
             watched.watch.take_fired(&mut fired);
-            if !fired.is_empty() {
-                fired.clear();
-                watched.look();
+            for token in fired.drain(..) {
+                match token {
+                    LAST => watched.members.wind_up(),
+                    _ => watched.look(),
+                }
             }
             if watched.members.is_closed() { Poll::Ready(()) } else { Poll::Pending }
         });
         let watcher = local.executor().spawn(watcher).pid();
         gate.watcher.set(Some(watcher));
         gate.watch.set_task(watcher);
+        lease.hold(gate.watch.watch(LAST));
         gate.rest(lease);
         gate
     }
 
     /// The socket is idle: it is watched.
     fn rest(&self, mut lease: Lease<C>) {
-        lease.watch(self.watch.watch(0));
+        lease.watch(self.watch.watch(ARRIVED));
         *self.lease.borrow_mut() = Some(lease);
         if context::try_current().is_none() {
             // What was armed is to be submitted.

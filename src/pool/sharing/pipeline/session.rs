@@ -73,6 +73,7 @@ where
 {
     let codec = lease.connection_mut().and_then(FramedConnection::lend_codec);
     let pipe = Pipe::new(local, codec, settings);
+    lease.hold(pipe.watch.watch(0));
     let task = local.executor().spawn(serve(lease, Rc::clone(&pipe))).pid();
     pipe.set_task(task);
     pipe

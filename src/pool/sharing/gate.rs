@@ -64,7 +64,7 @@ impl<C: Connector> fmt::Debug for Gated<C> {
 }
 
 impl<C: Connector> Pool<Gated<C>> {
-    /// The pool of the sockets that this pool's leases share; for its statistics.
+    /// The pool of the sockets that this pool's leases share: for its statistics, and to resize or refresh it.
     pub fn sockets(&self) -> &Pool<C> {
         &self.connector().sockets
     }

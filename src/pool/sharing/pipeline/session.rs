@@ -92,7 +92,7 @@ impl<C: Connector, M> Pool<Pipelined<C, M>>
 where
     Pipelined<C, M>: Connector,
 {
-    /// The pool of the sockets that this pool's leases share; for its statistics.
+    /// The pool of the sockets that this pool's leases share: for its statistics, and to resize or refresh it.
     pub fn sockets(&self) -> &Pool<C> {
         &self.connector().sockets
     }

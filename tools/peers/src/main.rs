@@ -6,6 +6,7 @@
 //! cargo run --release -- rtt         a 64-byte request and its reply over loopback TCP
 //! cargo run --release -- executor    yield, spawn, ping-pong and timers on one core
 //! cargo run --release -- scale       corelet's pool with few and with many waiters, handles and slots
+//! cargo run --release -- pipelined   many callers on one socket to a real Redis, exclusive and pipelined
 //! cargo run --release -- all
 //! ```
 //!
@@ -24,6 +25,7 @@ mod cli;
 mod cores;
 mod executor;
 mod meter;
+mod pipelined;
 mod report;
 mod rings;
 mod rounds;
@@ -73,6 +75,12 @@ const EXECUTOR: Bench = Bench {
 
 const SCALE: Bench = Bench { name: "scale", subjects: || vec![report::BASELINE], run: scale::bench };
 
+const PIPELINED: Bench = Bench {
+    name: "pipelined",
+    subjects: || pipelined::SUBJECTS.iter().map(|subject| subject.name).collect(),
+    run: pipelined::bench,
+};
+
 fn main() -> ExitCode {
     let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
@@ -87,7 +95,11 @@ fn main() -> ExitCode {
         Command::Rtt(options) => run(&[RTT], options),
         Command::Executor(options) => run(&[EXECUTOR], options),
         Command::Scale(options) => run(&[SCALE], options),
-        Command::All(options) => run(&[ACQUIRE, XCORE, RTT, EXECUTOR, SCALE], options),
+        Command::Pipelined(options) => run(&[PIPELINED], options),
+        Command::All(options) => run(
+            &[ACQUIRE, XCORE, RTT, EXECUTOR, SCALE, Bench { run: pipelined::bench_if_there, ..PIPELINED }],
+            options,
+        ),
         Command::EchoServer => rtt::server::run(),
     };
     match outcome {

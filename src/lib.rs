@@ -109,6 +109,7 @@
 //! |---|---|---|
 //! | `pool` | yes | the module `pool` |
 //! | `metrics` | no | the pool's figures for the `metrics` facade; their names are in [`pool::METRICS`]; includes `pool` |
+//! | `framed` | no | in `pool`: connections that speak in frames of a `tokio-util` codec, and sockets that several leases share, in turn or pipelined; includes `pool` |
 //! | `tokio` | no | `runtime::host`: cores inside a tokio runtime, so that tasks use tokio's timers, channels and sockets too |
 //! | `tokio-uring` | no | `runtime::host::tokio_uring`: the same inside tokio-uring; includes `tokio` |
 #![deny(missing_docs)]

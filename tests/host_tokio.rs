@@ -1,4 +1,5 @@
 //! The promises of cores inside a host, kept by tokio's current-thread runtime.
+#![cfg(feature = "pool")]
 #![cfg(feature = "tokio")]
 #![allow(missing_docs, clippy::unwrap_used)]
 

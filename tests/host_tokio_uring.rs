@@ -1,4 +1,5 @@
 //! The promises of cores inside a host, kept by tokio-uring.
+#![cfg(feature = "pool")]
 #![cfg(feature = "tokio-uring")]
 #![allow(missing_docs, clippy::unwrap_used)]
 

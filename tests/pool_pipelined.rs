@@ -8,7 +8,7 @@ mod support;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -502,6 +502,33 @@ fn closing_the_pool_leaves_no_socket_and_no_task() {
     });
 }
 
+/// By its age, or because there are to be fewer.
+#[test]
+fn a_socket_whose_time_has_come_is_replaced_while_calls_go_on() {
+    on_cores(1, async move |runtime, _| {
+        let upstream = Upstream::start(echo_frames);
+        let connector = FramedConnector::new(TcpConnector::new(upstream.address), || Frames);
+        let builder = Pool::builder(connector).max_lifetime(Duration::from_millis(20));
+        let pool = builder.slots_per_core(1).leases_per_slot(4).pipelined().build(&runtime).unwrap();
+        let session = pool.handle();
+        let mut id = 0;
+        while upstream.accepted() < 4 {
+            // Some idle, and one in use throughout; nobody notices.
+            let (mut one, two) =
+                (soon(session.acquire()).await.unwrap(), soon(session.acquire()).await.unwrap());
+            for _ in 0..50 {
+                assert_eq!(soon(one.call(frame(id))).await.unwrap(), frame(id));
+                id += 1;
+            }
+            assert!(one.is_clean() && two.is_clean());
+        }
+        let sockets = shard(pool.sockets(), 0).await;
+        assert!(sockets.closed_for(CloseReason::Expired) >= 2, "{sockets:?}");
+        assert_eq!(sockets.closed_for(CloseReason::Dirty) + sockets.closed_for(CloseReason::Broken), 0);
+        pool.close().await;
+    });
+}
+
 /// Also when the pool is dropped with calls under way and the core ends right then.
 #[test]
 fn a_core_that_ends_closes_its_sockets() {
@@ -623,64 +650,82 @@ where
     done
 }
 
+/// Serves some requests and then fails, in one of several ways.
+fn troubled(
+    mut socket: TcpStream,
+    number: usize,
+    ways: usize,
+    serve: impl Fn(&mut TcpStream, usize) -> bool,
+) {
+    if !serve(&mut socket, 5 + number * 13 % 60) {
+        return;
+    }
+    match number % ways {
+        // Closes between two replies.
+        0 => {}
+        // Closes in the middle of one, with requests behind it.
+        1 => {
+            let Some(asked) = read_frame(&mut socket) else { return };
+            let _ = socket.write_all(&to_bytes(asked)[..1 + number % 15]);
+        }
+        // Stalls.
+        2 => {
+            let _ = socket.read_to_end(&mut Vec::new());
+        }
+        // Says something unasked. Where replies have no ids, it would pass for the reply to a request.
+        _ => {
+            write_frame(&mut socket, frame(u64::MAX >> 1));
+            let _ = socket.read_to_end(&mut Vec::new());
+        }
+    }
+}
+
 #[test]
 fn no_reply_crosses_however_calls_are_dropped_and_sockets_fail() {
+    let in_order = |socket: &mut TcpStream, frames: usize| {
+        for number in 0..frames {
+            let Some(asked) = read_frame(socket) else { return false };
+            let bytes = to_bytes(asked);
+            let pieces = if number % 2 == 0 { 16 } else { 3 };
+            for piece in bytes.chunks(pieces) {
+                if socket.write_all(piece).is_err() {
+                    return false;
+                }
+            }
+        }
+        true
+    };
+    // Two at a time the other way round, if they come together.
+    let reversed = |socket: &mut TcpStream, frames: usize| {
+        for _ in 0..frames / 2 {
+            let Some(first) = read_frame(socket) else { return false };
+            socket.set_read_timeout(Some(Duration::from_micros(100))).unwrap();
+            let mut peeked = [0; framed::FRAME_SIZE];
+            let together = socket.peek(&mut peeked).is_ok_and(|count| count == peeked.len());
+            socket.set_read_timeout(None).unwrap();
+            let second = if together { read_frame(socket) } else { None };
+            for reply in second.into_iter().chain([first]) {
+                if !write_frame(socket, reply) {
+                    return false;
+                }
+            }
+        }
+        true
+    };
+    let limit = Duration::from_millis(20);
     on_cores(1, async move |runtime, _| {
-        let troubled = Arc::new(AtomicBool::new(true));
-        let still = Arc::clone(&troubled);
-        let upstream = Upstream::start(move |mut socket, number| match number % 5 {
-            1 if still.load(Ordering::SeqCst) => {
-                // Closes in the middle of a reply, with requests behind it.
-                for _ in 0..number % 50 {
-                    let Some(asked) = read_frame(&mut socket) else { return };
-                    write_frame(&mut socket, asked);
-                }
-                let Some(asked) = read_frame(&mut socket) else { return };
-                let _ = socket.write_all(&to_bytes(asked)[..number % 16]);
-            }
-            2 if still.load(Ordering::SeqCst) => {
-                // Says something unasked.
-                for _ in 0..number % 50 {
-                    let Some(asked) = read_frame(&mut socket) else { return };
-                    write_frame(&mut socket, asked);
-                }
-                write_frame(&mut socket, frame(u64::MAX >> 1));
-                let _ = socket.read_to_end(&mut Vec::new());
-            }
-            3 => drip_frames(socket, number),
-            4 if still.load(Ordering::SeqCst) => {
-                // Stalls.
-                for _ in 0..number % 50 {
-                    let Some(asked) = read_frame(&mut socket) else { return };
-                    write_frame(&mut socket, asked);
-                }
-                let _ = socket.read_to_end(&mut Vec::new());
-            }
-            _ => reversed_frames(socket, number),
-        });
-        let limit = Duration::from_millis(20);
+        let upstream = Upstream::start(move |socket, number| troubled(socket, number, 4, reversed));
         let pool = by_id(&upstream, 3, 4).reply_timeout(limit).max_outstanding(6).build(&runtime).unwrap();
         let done = storm(pool, 100).await;
         println!("by id: {done} calls ended well on {} sockets", upstream.accepted());
-        troubled.store(false, Ordering::SeqCst);
-        assert!(done > 200);
+        assert!(done > 200 && upstream.accepted() > 20);
     });
     on_cores(1, async move |runtime, _| {
-        let upstream = Upstream::start(move |mut socket, number| match number % 3 {
-            1 => {
-                for _ in 0..number % 50 {
-                    let Some(asked) = read_frame(&mut socket) else { return };
-                    write_frame(&mut socket, asked);
-                }
-                let Some(asked) = read_frame(&mut socket) else { return };
-                let _ = socket.write_all(&to_bytes(asked)[..number % 16]);
-            }
-            2 => drip_frames(socket, number),
-            _ => echo_frames(socket, number),
-        });
-        let pool = ordered(&upstream, 3, 4).max_outstanding(6).max_unsent_bytes(50).build(&runtime).unwrap();
+        let upstream = Upstream::start(move |socket, number| troubled(socket, number, 3, in_order));
+        let pool =
+            ordered(&upstream, 3, 4).reply_timeout(limit).max_unsent_bytes(50).build(&runtime).unwrap();
         let done = storm(pool, 100).await;
         println!("in order: {done} calls ended well on {} sockets", upstream.accepted());
-        assert!(done > 200);
+        assert!(done > 200 && upstream.accepted() > 20);
     });
 }

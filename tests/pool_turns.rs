@@ -279,6 +279,36 @@ fn a_socket_without_sessions_goes_back_to_its_pool_and_is_used_again() {
     });
 }
 
+/// By its age, or because there are to be fewer.
+#[test]
+fn a_socket_whose_time_has_come_is_replaced_when_its_leases_have_ended() {
+    on_cores(1, async move |runtime, _| {
+        let memory = Memory::default();
+        let pool =
+            Pool::builder(memory.clone()).slots_per_core(2).leases_per_slot(2).build(&runtime).unwrap();
+        let mut leases = Vec::new();
+        for _ in 0..4 {
+            leases.push(soon(pool.acquire()).await.unwrap());
+        }
+        leases.swap(1, 2);
+        // One session of either socket is idle.
+        leases.truncate(2);
+        assert_eq!((memory.0.live(), shard(&pool, 0).await.idle), (2, 2));
+        pool.sockets().resize(1).unwrap();
+        poll_until(async || shard(&pool, 0).await.connections() == 3).await;
+        for lease in &mut leases {
+            for _ in 0..2 {
+                lease.exchange_in_turn(async |_| Ok::<_, ()>(())).await.unwrap();
+            }
+        }
+        assert_eq!(memory.0.live(), 2, "no lease is broken off");
+        drop(leases);
+        poll_until(async || memory.0.live() == 1).await;
+        assert_eq!(shard(pool.sockets(), 0).await.closed_for(CloseReason::Resized), 1);
+        pool.close().await;
+    });
+}
+
 #[test]
 fn closing_the_pool_leaves_no_socket() {
     on_cores(2, async move |runtime, cores| {

@@ -111,7 +111,8 @@ impl<C: Connector> Lease<C> {
             return Err(ExchangeError::Dirty);
         };
         let result = operation(connection).await;
-        if !connection.is_quiet() {
+        // After a success it may be that the socket is only not to be leased again.
+        if result.is_err() && !connection.is_quiet() {
             // Not by what this lease did with it: it counts as broken, as in `mark_broken`.
             carrier.armed = true;
             carrier.clean = false;
@@ -140,6 +141,14 @@ impl<C: Connector> Lease<C> {
             // The pool's own watch is void.
             carrier.armed = false;
         }
+    }
+
+    /// Has `watch` told when this lease is to be the connection's last, because it is too old, one too many or leads to
+    /// the wrong place: for one who would keep the lease for long.
+    #[cfg(feature = "framed")]
+    pub(super) fn hold(&self, watch: crate::runtime::Watch) {
+        let Carrier { shard, slot, .. } = self.carrier();
+        shard.hold(*slot, watch);
     }
 
     /// The connection broke while nobody used it: it is closed, and counted so.

@@ -358,6 +358,7 @@ impl Local {
         self.driver.borrow().now()
     }
 
+    #[cfg_attr(not(feature = "pool"), allow(dead_code))]
     pub(crate) fn seed(&self) -> u64 {
         self.driver.borrow().seed()
     }

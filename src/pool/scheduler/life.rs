@@ -207,7 +207,7 @@ impl<C, W> State<C, W> {
     /// This connection has lived long enough.
     #[cfg(test)]
     pub(super) fn expire(&mut self, slot: SlotId) {
-        self.slots.take_expiry(slot);
+        self.slots.cancel_expiry(slot);
         self.life.overdue.push(slot);
         self.retire_overdue();
         self.debug_check();

@@ -220,6 +220,7 @@ impl<C> Slots<C> {
 
     /// Dooms a connection that comes back from a lease or from opening.
     pub(super) fn condemn(&mut self, id: SlotId, connection: C, reason: CloseReason) {
+        self.cancel_expiry(id);
         let slot = &mut self.slots[id.index as usize];
         self.last -= usize::from(matches!(slot.phase, Phase::LeasedLast(_)));
         slot.phase = Phase::Doomed(reason);
@@ -265,13 +266,11 @@ impl<C> Slots<C> {
 
     /// The slot holds nothing any more.
     pub(super) fn vacate(&mut self, id: SlotId) {
+        self.cancel_expiry(id);
         let surplus = self.present() > self.target;
         let slot = &mut self.slots[id.index as usize];
         self.last -= usize::from(matches!(slot.phase, Phase::LeasedLast(_)));
         slot.generation = slot.generation.wrapping_add(1);
-        if let Some(expiry) = slot.expiry.take() {
-            self.expiries.cancel(expiry);
-        }
         if surplus {
             slot.phase = Phase::Absent;
             self.absent.push_front(&mut self.slots, id.index);

@@ -14,6 +14,7 @@ use crate::pool::connection::Connection;
 use crate::pool::connector::Connector;
 use crate::pool::error::BuildError;
 use crate::pool::framed::{Correlated, FramedConnection};
+use crate::pool::ledger::UNLIMITED;
 use crate::pool::pools::Pool;
 use crate::runtime::RuntimeHandle;
 
@@ -21,10 +22,16 @@ use crate::runtime::RuntimeHandle;
 const MAX_SESSIONS: usize = 1 << 16;
 
 impl<C: Connector> PoolBuilder<C> {
-    /// Has up to `leases` leases share each socket (1 to 65,536, and at most 65,536 in all on each core). The slots are
-    /// then sockets, and all other settings of acquires are about leases: a shard gives up to slots times `leases` of
-    /// them, in the order and under the bounds that were set, and opens another socket only when all seats on the others
-    /// are taken.
+    /// Has up to `leases` leases share each socket (1 to 65,536, and at most 65,536 in all on each core). A shard gives
+    /// up to slots times `leases` of them, and opens another socket only when all seats on the others are taken.
+    ///
+    /// - About sockets are then [`slots_per_core`](PoolBuilder::slots_per_core),
+    ///   [`max_connections`](PoolBuilder::max_connections), [`max_lifetime`](PoolBuilder::max_lifetime), at the end of
+    ///   which a socket is leased to nobody new, and the settings of connects. A socket with a session on it is not idle,
+    ///   whatever the session does, and is not given up for another core.
+    /// - About leases are those of acquires, and [`min_idle`](PoolBuilder::min_idle).
+    ///   [`idle_timeout`](PoolBuilder::idle_timeout) is about either: a session that was idle for so long gives up its
+    ///   seat, and a socket that had no session for as long is closed.
     ///
     /// Leases and their sockets stay on their core. An acquire by a handle of another core is refused with
     /// [`AcquireError::OtherCore`](crate::pool::AcquireError::OtherCore).
@@ -159,7 +166,7 @@ impl<C: Connector> SharedBuilder<C> {
     }
 
     /// Makes the lower pool, and on top of it one of what `share` makes of it.
-    pub(super) fn stack<U: Connector>(
+    fn stack<U: Connector>(
         self,
         runtime: &RuntimeHandle,
         share: impl FnOnce(Pool<C>, usize) -> U,
@@ -173,11 +180,15 @@ impl<C: Connector> SharedBuilder<C> {
         }
         let mut settings = builder.settings.clone();
         settings.slots = sessions;
+        // These are about sockets, and the lower pool's.
+        settings.max_connections = UNLIMITED;
+        settings.keep.max_lifetime = None;
+        settings.keep.check_interval = None;
         // Sessions that begin together wait for the same socket.
         settings.max_connecting = settings.max_connecting.saturating_mul(leases);
         // A session may wait for a socket to be closed before another is opened, each in its own time.
         settings.connect_timeout = settings.connect_timeout.saturating_mul(2);
-        let sockets = builder.no_acquire_timeout().max_waiters(MAX_SESSIONS).build(runtime)?;
+        let sockets = builder.min_idle(0).no_acquire_timeout().max_waiters(MAX_SESSIONS).build(runtime)?;
         PoolBuilder { connector: share(sockets, leases), settings }.build(runtime)
     }
 }
@@ -188,40 +199,42 @@ impl<C: Connector> SharedBuilder<C> {
 #[must_use = "a builder does nothing until it is built"]
 pub struct PipelinedBuilder<C, M> {
     shared: SharedBuilder<C>,
-    settings: Settings,
+    max_outstanding: usize,
+    max_unsent_bytes: usize,
+    reply_timeout: Option<Duration>,
     matching: PhantomData<fn() -> M>,
 }
 
 impl<C, M> PipelinedBuilder<C, M> {
     fn new(shared: SharedBuilder<C>) -> PipelinedBuilder<C, M> {
-        let settings = Settings {
-            sessions: shared.leases,
+        PipelinedBuilder {
+            shared,
             max_outstanding: 1024,
             max_unsent_bytes: 256 * 1024,
             reply_timeout: None,
-        };
-        PipelinedBuilder { shared, settings, matching: PhantomData }
+            matching: PhantomData,
+        }
     }
 
     /// Fails a socket, with all requests that are on it, when its oldest reply has not come for so long. No limit by
     /// default: then only the callers' own time limits end the wait for a peer that does not answer, and their requests
     /// stay on the socket.
     pub fn reply_timeout(mut self, limit: Duration) -> Self {
-        self.settings.reply_timeout = Some(limit);
+        self.reply_timeout = Some(limit);
         self
     }
 
     /// Requests without their reply that one socket may have, those whose callers have given up included (1 to
     /// 16,777,216; 1,024 by default). Further calls wait, first come first served.
     pub fn max_outstanding(mut self, requests: usize) -> Self {
-        self.settings.max_outstanding = requests;
+        self.max_outstanding = requests;
         self
     }
 
     /// Bytes that may wait to be sent on one socket before further calls wait (at least 1; 262,144 by default). The
     /// request that reaches the limit may exceed it.
     pub fn max_unsent_bytes(mut self, bytes: usize) -> Self {
-        self.settings.max_unsent_bytes = bytes;
+        self.max_unsent_bytes = bytes;
         self
     }
 
@@ -236,16 +249,19 @@ impl<C, M> PipelinedBuilder<C, M> {
         K: Decoder + Send + 'static,
         M: Matching<K::Item>,
     {
-        let PipelinedBuilder { shared, settings, .. } = self;
+        let PipelinedBuilder { shared, max_outstanding, max_unsent_bytes, reply_timeout, .. } = self;
         let ranges = [
-            ("max_outstanding", settings.max_outstanding, 1 << 24, "1 to 16,777,216"),
-            ("max_unsent_bytes", settings.max_unsent_bytes, usize::MAX, "at least 1"),
+            ("max_outstanding", max_outstanding, 1 << 24, "1 to 16,777,216"),
+            ("max_unsent_bytes", max_unsent_bytes, usize::MAX, "at least 1"),
         ];
         for (what, got, most, expected) in ranges {
             if !(1..=most).contains(&got) {
                 return Err(BuildError::InvalidSetting { what, expected, got });
             }
         }
-        shared.stack(runtime, |sockets, _| Pipelined::new(sockets, settings))
+        shared.stack(runtime, |sockets, sessions| {
+            let settings = Settings { sessions, max_outstanding, max_unsent_bytes, reply_timeout };
+            Pipelined::new(sockets, settings)
+        })
     }
 }

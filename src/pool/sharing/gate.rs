@@ -20,6 +20,7 @@ use crate::pool::error::ExchangeError;
 use crate::pool::framed::Call;
 use crate::pool::lease::Lease;
 use crate::pool::pools::Pool;
+use crate::runtime::local::Local;
 use crate::runtime::watch::WatchList;
 use crate::runtime::{RawPid, Watch, context};
 
@@ -41,7 +42,10 @@ impl<C: Connector> Connector for Gated<C> {
 
     async fn connect(&self) -> io::Result<GatedSession<C>> {
         let sockets = Sockets::of_pool(self.sockets.id());
-        let open = async || open_lease(&self.sockets).await.map(|lease| Gate::open(lease, self.sessions));
+        let open = async |local: &Rc<Local>| {
+            let lease = open_lease(&self.sockets).await?;
+            Ok(Gate::open(local, lease, self.sessions))
+        };
         sockets.take_seat(self.sessions, open).await.map(|seat| GatedSession { seat })
     }
 
@@ -60,11 +64,16 @@ impl<C: Connector> fmt::Debug for Gated<C> {
 }
 
 impl<C: Connector> Pool<Gated<C>> {
-    /// The pool of the sockets that this pool's leases share; for its statistics.
+    /// The pool of the sockets that this pool's leases share: for its statistics, and to resize or refresh it.
     pub fn sockets(&self) -> &Pool<C> {
         &self.connector().sockets
     }
 }
+
+/// What the watcher is told: something has arrived on the idle socket.
+const ARRIVED: u64 = 0;
+/// The lower pool would have the socket back.
+const LAST: u64 = 1;
 
 /// One socket and those who want to use it.
 struct Gate<C: Connector> {
@@ -79,7 +88,7 @@ struct Gate<C: Connector> {
 }
 
 impl<C: Connector> Gate<C> {
-    fn open(lease: Lease<C>, sessions: usize) -> Rc<Gate<C>> {
+    fn open(local: &Rc<Local>, lease: Lease<C>, sessions: usize) -> Rc<Gate<C>> {
         let gate = Rc::new(Gate {
             members: Members::new(sessions),
             lease: RefCell::new(None),
@@ -92,22 +101,25 @@ impl<C: Connector> Gate<C> {
         let mut fired = Vec::new();
         let watcher = poll_fn(move |_| {
             watched.watch.take_fired(&mut fired);
-            if !fired.is_empty() {
-                fired.clear();
-                watched.look();
+            for token in fired.drain(..) {
+                match token {
+                    LAST => watched.members.wind_up(),
+                    _ => watched.look(),
+                }
             }
             if watched.members.is_closed() { Poll::Ready(()) } else { Poll::Pending }
         });
-        let watcher = context::current().executor().spawn(watcher).pid();
+        let watcher = local.executor().spawn(watcher).pid();
         gate.watcher.set(Some(watcher));
         gate.watch.set_task(watcher);
+        lease.hold(gate.watch.watch(LAST));
         gate.rest(lease);
         gate
     }
 
     /// The socket is idle: it is watched.
     fn rest(&self, mut lease: Lease<C>) {
-        lease.watch(self.watch.watch(0));
+        lease.watch(self.watch.watch(ARRIVED));
         *self.lease.borrow_mut() = Some(lease);
         if context::try_current().is_none() {
             // What was armed is to be submitted.
@@ -310,7 +322,7 @@ impl<C: Connector> Connection for GatedSession<C> {
 
     fn is_quiet(&self) -> bool {
         let gate = &self.seat.socket;
-        !gate.members.is_closed() && gate.lease.borrow().as_ref().is_none_or(Lease::is_quiet)
+        gate.members.is_leasable() && gate.lease.borrow().as_ref().is_none_or(Lease::is_quiet)
     }
 
     fn arm(&mut self, watch: Watch) {

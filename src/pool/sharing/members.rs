@@ -6,27 +6,41 @@ use slab::Slab;
 
 use crate::runtime::Watch;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Open,
+    /// Present leases may go on; no session is leased again.
+    Leaving,
+    /// The socket has failed or is being given back.
+    Closed,
+}
+
 pub(super) struct Members {
     limit: usize,
-    /// Of each session the watch by which its pool hears that the socket has failed, while it is idle or was so before
-    /// its present lease.
+    /// Of each session the watch by which its pool hears that the socket is not to be leased again, while the session is
+    /// idle or was so before its present lease.
     sessions: RefCell<Slab<Option<Watch>>>,
-    /// The socket has failed or is being given back.
-    closed: Cell<bool>,
+    stage: Cell<Stage>,
 }
 
 impl Members {
     pub(super) fn new(limit: usize) -> Members {
-        Members { limit, sessions: RefCell::new(Slab::new()), closed: Cell::new(false) }
+        Members { limit, sessions: RefCell::new(Slab::new()), stage: Cell::new(Stage::Open) }
     }
 
     pub(super) fn has_room(&self) -> bool {
-        !self.closed.get() && self.sessions.borrow().len() < self.limit
+        self.is_leasable() && self.sessions.borrow().len() < self.limit
+    }
+
+    /// Whether its sessions may be leased.
+    #[inline]
+    pub(super) fn is_leasable(&self) -> bool {
+        self.stage.get() == Stage::Open
     }
 
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.get()
+        self.stage.get() == Stage::Closed
     }
 
     pub(super) fn join(&self) -> usize {
@@ -44,30 +58,36 @@ impl Members {
     }
 
     pub(super) fn arm(&self, session: usize, watch: Watch) {
-        if self.closed.get() {
+        if !self.is_leasable() {
             return watch.notify();
         }
         self.sessions.borrow_mut()[session] = Some(watch);
     }
 
-    /// Has every idle session evicted, and none leased again. True the first time.
-    pub(super) fn close(&self) -> bool {
-        if self.closed.replace(true) {
-            return false;
-        }
+    /// The socket is to go back as soon as its present leases have ended.
+    pub(super) fn wind_up(&self) {
+        self.advance(Stage::Leaving);
+    }
+
+    /// The socket has failed or is being given back: no session goes on.
+    pub(super) fn close(&self) {
+        self.advance(Stage::Closed);
+    }
+
+    /// Has every idle session evicted.
+    fn advance(&self, stage: Stage) {
+        self.stage.set(stage.max(self.stage.get()));
         let mut next = 0;
         loop {
             // One at a time, so that nothing is borrowed while it is told.
             let mut sessions = self.sessions.borrow_mut();
-            let Some((at, watch)) = sessions
+            let told = sessions
                 .iter_mut()
                 .filter(|(at, _)| *at >= next)
-                .find_map(|(at, watch)| Some((at, watch.take()?)))
-            else {
-                return true;
-            };
-            next = at + 1;
+                .find_map(|(at, watch)| Some((at, watch.take()?)));
             drop(sessions);
+            let Some((at, watch)) = told else { return };
+            next = at + 1;
             watch.notify();
         }
     }

@@ -64,11 +64,11 @@ impl<S: Socket> Sockets<S> {
         sockets
     }
 
-    /// Takes a seat, on a socket of at most `limit`. `open` makes one that nobody uses yet.
+    /// Takes a seat, on a socket of at most `limit`. `open` makes one on this core that nobody uses yet.
     pub(super) async fn take_seat(
         self: &Rc<Self>,
         limit: usize,
-        open: impl AsyncFnOnce() -> io::Result<Rc<S>>,
+        open: impl AsyncFnOnce(&Rc<Local>) -> io::Result<Rc<S>>,
     ) -> io::Result<Seat<S>> {
         let failures = self.failures.get();
         loop {
@@ -91,7 +91,7 @@ impl<S: Socket> Sockets<S> {
             wait.until_changed().await;
         }
         let attempt = Attempt::begin(self);
-        match open().await {
+        match open(&self.local).await {
             Ok(socket) => {
                 self.live.borrow_mut().push(Rc::clone(&socket));
                 let seat = Seat::on(socket, self);

@@ -367,6 +367,7 @@ impl Driver {
     }
 
     /// What a random generator on this core starts from: chance, or the seed of a simulated run.
+    #[cfg_attr(not(feature = "pool"), allow(dead_code))]
     pub(crate) fn seed(&self) -> u64 {
         match &self.backend {
             Backend::Ring(_) => fastrand::u64(..),

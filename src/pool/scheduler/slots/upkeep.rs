@@ -129,8 +129,8 @@ impl<C> Slots<C> {
         Some(id)
     }
 
-    #[cfg(test)]
-    pub(in crate::pool::scheduler) fn take_expiry(&mut self, id: SlotId) {
+    /// Its age does not matter any more.
+    pub(in crate::pool::scheduler) fn cancel_expiry(&mut self, id: SlotId) {
         if let Some(expiry) = self.slots[id.index as usize].expiry.take() {
             self.expiries.cancel(expiry);
         }

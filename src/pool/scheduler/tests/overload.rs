@@ -280,3 +280,23 @@ fn what_is_shed_leaves_the_connection_to_the_next() {
     assert!(matches!(collect_refusal(&mut shard, waiters[1]), Refusal::Shed { .. }));
     shard.check_invariants();
 }
+
+#[test]
+fn the_last_waiter_of_a_standing_queue_is_served() {
+    let start = Instant::now();
+    let (mut shard, grant) = single(limits(1));
+    let waiters: Vec<_> = (0..4).map(|_| try_queue(&mut shard, shedding(A)).unwrap()).collect();
+    shard.start_clocks(start);
+    shard.tell_time(start + MS * 10);
+    release(&mut shard, grant);
+    let grant = collect(&mut shard, waiters[0]);
+    shard.tell_time(start + MS * 200);
+    release(&mut shard, grant);
+    assert_eq!(notices(&mut shard), [waiters[1], waiters[2]], "one was shed");
+    let grant = collect(&mut shard, waiters[2]);
+    // The next would be shed by now.
+    shard.tell_time(start + MS * 400);
+    release(&mut shard, grant);
+    collect(&mut shard, waiters[3]);
+    assert_eq!(shard.counters().shed, 1);
+}

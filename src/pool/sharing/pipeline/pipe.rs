@@ -18,6 +18,7 @@ use crate::pool::sharing::error::{PipelineError, SocketFailure};
 use crate::pool::sharing::members::Members;
 use crate::pool::sharing::sockets::Socket;
 use crate::runtime::local::Local;
+use crate::runtime::watch::WatchList;
 use crate::runtime::{RawPid, context};
 
 /// What a pipelined socket is limited to.
@@ -44,6 +45,8 @@ pub(super) struct Pipe<K: Decoder, M> {
     /// When the first request of the next write was made.
     batch_since: Cell<Option<Instant>>,
     task: Cell<Option<RawPid>>,
+    /// By which the task is told that the lower pool would have the socket back.
+    pub(super) watch: Rc<WatchList>,
     /// Why it has failed.
     failure: RefCell<Option<Arc<SocketFailure<K::Error>>>>,
     /// The last session has gone.
@@ -73,6 +76,7 @@ where
             reply_timeout,
             batch_since: Cell::new(None),
             task: Cell::new(None),
+            watch: WatchList::new(),
             failure: RefCell::new(None),
             retired: Cell::new(false),
             ended: Cell::new(false),
@@ -82,6 +86,7 @@ where
 
     pub(super) fn set_task(&self, task: RawPid) {
         self.task.set(Some(task));
+        self.watch.set_task(task);
     }
 
     pub(super) fn local(&self) -> &Rc<Local> {
@@ -228,6 +233,11 @@ where
 
     pub(super) fn is_retired(&self) -> bool {
         self.retired.get()
+    }
+
+    /// The lower pool would have the socket back: its sessions are not leased again.
+    pub(super) fn wind_up(&self) {
+        self.members.wind_up();
     }
 
     pub(super) fn is_drained(&self) -> bool {

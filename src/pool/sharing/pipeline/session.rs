@@ -23,7 +23,8 @@ use crate::pool::pools::Pool;
 use crate::pool::sharing::error::PipelineError;
 use crate::pool::sharing::sockets::{Seat, Socket, Sockets};
 use crate::pool::sharing::{closed_pool, open_lease};
-use crate::runtime::{Watch, context};
+use crate::runtime::Watch;
+use crate::runtime::local::Local;
 
 /// Opens sessions that use the sockets of a pool below at the same time; see
 /// [`SharedBuilder::pipelined`](crate::pool::SharedBuilder::pipelined). `M` is how replies find their requests.
@@ -50,7 +51,10 @@ where
 
     async fn connect(&self) -> io::Result<PipelinedSession<K, M>> {
         let sockets = Sockets::of_pool(self.sockets.id());
-        let open = async || open_lease(&self.sockets).await.map(|lease| start(lease, &self.settings));
+        let open = async |local: &Rc<Local>| {
+            let lease = open_lease(&self.sockets).await?;
+            Ok(start(local, lease, &self.settings))
+        };
         sockets.take_seat(self.settings.sessions, open).await.map(|seat| PipelinedSession { seat })
     }
 
@@ -60,16 +64,16 @@ where
 }
 
 /// Starts the task of a socket.
-fn start<C, S, K, M>(mut lease: Lease<C>, settings: &Settings) -> Rc<Pipe<K, M>>
+fn start<C, S, K, M>(local: &Rc<Local>, mut lease: Lease<C>, settings: &Settings) -> Rc<Pipe<K, M>>
 where
     C: Connector<Connection = FramedConnection<S, K>>,
     S: Connection + DerefMut<Target = Stream>,
     K: Decoder + Send + 'static,
     M: Matching<K::Item>,
 {
-    let local = context::current();
     let codec = lease.connection_mut().and_then(FramedConnection::lend_codec);
-    let pipe = Pipe::new(&local, codec, settings);
+    let pipe = Pipe::new(local, codec, settings);
+    lease.hold(pipe.watch.watch(0));
     let task = local.executor().spawn(serve(lease, Rc::clone(&pipe))).pid();
     pipe.set_task(task);
     pipe
@@ -88,7 +92,7 @@ impl<C: Connector, M> Pool<Pipelined<C, M>>
 where
     Pipelined<C, M>: Connector,
 {
-    /// The pool of the sockets that this pool's leases share; for its statistics.
+    /// The pool of the sockets that this pool's leases share: for its statistics, and to resize or refresh it.
     pub fn sockets(&self) -> &Pool<C> {
         &self.connector().sockets
     }
@@ -154,7 +158,7 @@ where
 
     #[inline]
     fn is_quiet(&self) -> bool {
-        !self.seat.socket.members().is_closed()
+        self.seat.socket.members().is_leasable()
     }
 
     fn arm(&mut self, watch: Watch) {

@@ -103,7 +103,7 @@ impl<R, M: Matching<R>> State<R, M> {
 
     /// Whether there is room for it now; false when there never will be. The answer ends the waiting.
     pub(super) fn poll_room(&mut self, place: u32, waker: &Waker) -> Poll<bool> {
-        self.line.poll(place, waker)
+        self.line.poll(place, waker).map(|granted| granted && !self.over)
     }
 
     /// A call has given up waiting for room.
@@ -123,6 +123,7 @@ impl<R, M: Matching<R>> State<R, M> {
 
     /// A request was encoded, in `len` bytes behind all others.
     pub(super) fn begin(&mut self, id: M::Id, len: usize, since: Option<Instant>) -> u32 {
+        debug_assert!(!self.over, "who comes late is refused");
         let start = self.encoded;
         self.encoded += len as u64;
         let key = self.requests.push_back(Request { start, since, fate: Fate::Waiting(None) });

@@ -82,7 +82,13 @@ where
     let mut reading = pin!(read(pipe, reader, &within_frame));
     let mut writing = pin!(write(pipe, writer));
     let mut overdue = Overdue(None);
+    let mut told = Vec::new();
     poll_fn(|cx| {
+        pipe.watch.take_fired(&mut told);
+        if !told.is_empty() {
+            told.clear();
+            pipe.wind_up();
+        }
         if let Poll::Ready(cause) = reading.as_mut().poll(cx) {
             return Poll::Ready(Err(cause));
         }

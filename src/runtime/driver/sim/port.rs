@@ -154,6 +154,7 @@ impl SimPort {
     }
 
     /// A number drawn from the seed of the run.
+    #[cfg_attr(not(feature = "pool"), allow(dead_code))]
     pub(crate) fn draw(&self) -> u64 {
         lock(&self.world).draw()
     }

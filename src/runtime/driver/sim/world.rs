@@ -299,6 +299,7 @@ impl World {
         self.start + self.time
     }
 
+    #[cfg_attr(not(feature = "pool"), allow(dead_code))]
     pub(crate) fn draw(&mut self) -> u64 {
         self.random.draw()
     }

@@ -98,7 +98,7 @@ impl<C: Connector> Actor<C> {
         self.look_at_epoch();
         self.evict();
         let mut more = self.handle_commands();
-        if self.shard.next_deadline().is_some() || self.shard.has_leases_to_watch() {
+        if self.shard.next_deadline().is_some() || self.shard.watches_leases() {
             let now = self.shard.local.now();
             self.shard.with_state(|state| {
                 state.handle_deadline(now);

@@ -54,6 +54,7 @@ impl Settings {
             overload: Overload {
                 exact: self.exact_admission,
                 service_time: self.service_time,
+                detailed_waits: super::metrics::ENABLED || self.warn_slow_acquires.is_some(),
                 leak_after: self.detect_leaks,
             },
             keep: Keep { seed, ..self.keep },

@@ -139,7 +139,8 @@ impl<C, W> State<C, W> {
     fn begin_lease(&mut self, waiter: WaiterKey, slot: SlotId) {
         self.counters.granted_after_wait += 1;
         match self.waiters.since(waiter) {
-            Some(since) => self.waits.note(since, self.waiters.wait(waiter)),
+            Some(since) if self.waits.detailed => self.waits.note(since, self.waiters.wait(waiter)),
+            Some(since) => self.waits.note_time(since),
             None => self.waits.note_none(),
         }
         if self.waiters.accounts.is_charged(slot) {
@@ -175,7 +176,8 @@ impl<C, W> State<C, W> {
     #[inline(never)]
     fn acquire_without_idle(&mut self, asker: Asker, ticket: impl FnOnce() -> Ticket<W>) -> Admission<C> {
         self.counters.not_at_once += 1;
-        if let Some(refusal) = self.refusal().or_else(|| self.would_miss(&asker)) {
+        let would_miss = |state: &Self| if state.overload.exact { state.would_miss(&asker) } else { None };
+        if let Some(refusal) = self.refusal().or_else(|| would_miss(self)) {
             self.counters.count_refusal(&refusal);
             self.debug_check();
             return Admission::Refused(refusal);
@@ -207,7 +209,7 @@ impl<C, W> State<C, W> {
     /// the least that it would have to wait, as if the next lease ended at once, so that nobody is refused who would
     /// have been served in time at that rate.
     fn would_miss(&self, asker: &Asker) -> Option<Refusal> {
-        let patience = asker.patience.limit().filter(|_| self.overload.exact)?;
+        let patience = asker.patience.limit()?;
         let leased = self.slots.leased();
         if leased == 0
             || self.openable() + self.slots.opening() + self.slots.idle() + self.slots.checking() > 0

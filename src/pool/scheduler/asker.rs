@@ -38,8 +38,10 @@ impl Patience {
     /// Without a time-out, or with one of more than an hour, it has no end.
     #[inline]
     pub(crate) fn of(timeout: Option<Duration>) -> Patience {
-        let micros = timeout.map(|timeout| u32::try_from(timeout.as_nanos().div_ceil(1000)));
-        Patience(micros.and_then(Result::ok).unwrap_or(u32::MAX))
+        let Some(timeout) = timeout.filter(|timeout| timeout.as_secs() < 3600) else {
+            return Patience(u32::MAX);
+        };
+        Patience(timeout.as_secs() as u32 * 1_000_000 + timeout.subsec_nanos().div_ceil(1000))
     }
 
     pub(crate) fn limit(self) -> Option<Duration> {

@@ -161,6 +161,7 @@ impl<W> Waiters<W> {
         key
     }
 
+    #[inline]
     fn join_line(&mut self, index: u32) {
         let handle = self.entries[index as usize].asker.handle;
         let line = self.rotation.join(handle, &mut self.entries, index);
@@ -210,7 +211,7 @@ impl<W> Waiters<W> {
     }
 
     /// Takes the waiter out whose turn it is.
-    #[inline]
+    #[inline(always)]
     fn serve(&mut self, slot: SlotId) -> Option<u32> {
         let index = self.rotation.serve(&mut self.entries)?;
         self.queued -= 1;
@@ -218,9 +219,7 @@ impl<W> Waiters<W> {
         self.pace.shrink(self.queued);
         let account = self.entries[index as usize].account;
         if account != NONE {
-            self.accounts.get_mut(account).step_out();
-            self.accounts.charge(account, slot);
-            self.promote(account);
+            self.serve_under_rules(account, slot);
         }
         Some(index)
     }

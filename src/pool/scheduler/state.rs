@@ -43,6 +43,8 @@ pub(crate) struct Overload {
     pub exact: bool,
     /// How long one lease takes, if that was said; otherwise what is measured counts.
     pub service_time: Option<Duration>,
+    /// Somebody wants to hear of each wait.
+    pub detailed_waits: bool,
     /// Leases that are out for longer are told of.
     pub leak_after: Option<Duration>,
 }
@@ -96,7 +98,7 @@ impl<C, W> State<C, W> {
             unheeded: true,
             blocked: false,
             overload: limits.overload,
-            waits: Waits::default(),
+            waits: Waits::new(limits.overload.detailed_waits),
             leases: Leases::default(),
             now: None,
         }

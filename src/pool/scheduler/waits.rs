@@ -25,11 +25,19 @@ pub(crate) struct Wait {
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Waits {
     pub(super) histogram: WaitHistogram,
-    /// Served since the last measurement, and when their clocks were started.
+    /// Somebody wants to hear of each wait, and not only of how many of which length there were.
+    pub(super) detailed: bool,
+    /// Served since the last measurement: when their clocks were started.
+    times: Vec<Instant>,
+    /// The same, if somebody wants to hear of each.
     unmeasured: Vec<(Instant, Wait)>,
 }
 
 impl Waits {
+    pub(super) fn new(detailed: bool) -> Waits {
+        Waits { detailed, ..Waits::default() }
+    }
+
     /// One has been served within its turn.
     #[inline]
     pub(super) fn note_none(&mut self) {
@@ -42,13 +50,22 @@ impl Waits {
         self.unmeasured.push((since, wait));
     }
 
+    /// As [`note`](Waits::note), for the histogram only.
+    #[inline]
+    pub(super) fn note_time(&mut self, since: Instant) {
+        self.times.push(since);
+    }
+
     #[inline]
     pub(super) fn is_pending(&self) -> bool {
-        !self.unmeasured.is_empty()
+        !self.times.is_empty() || !self.unmeasured.is_empty()
     }
 
     /// Measures, and puts those that waited for `least` or longer into `out`.
     pub(super) fn measure(&mut self, now: Instant, least: Duration, out: &mut Vec<Wait>) {
+        for since in self.times.drain(..) {
+            self.histogram.record(now.saturating_duration_since(since));
+        }
         for (since, mut wait) in self.unmeasured.drain(..) {
             wait.waited = now.saturating_duration_since(since);
             self.histogram.record(wait.waited);

@@ -120,8 +120,9 @@ pub(crate) struct Shard<C: Connector> {
     leaks: Cell<u64>,
     /// Of the acquires of this core that wait, while a subscriber is interested.
     spans: RefCell<FxHashMap<Waiting, tracing::Span>>,
-    /// Leases are out that the actor looks at.
-    watches_leases: Cell<bool>,
+    has_spans: Cell<bool>,
+    /// The next lease has the actor look at those that are out, as it does from then on until none is.
+    unwatched: Cell<bool>,
     /// When it does next.
     next_look: Cell<Option<Instant>>,
 }
@@ -164,7 +165,8 @@ impl<C: Connector> Shard<C> {
             slow_acquires: Cell::new(0),
             leaks: Cell::new(0),
             spans: RefCell::default(),
-            watches_leases: Cell::new(false),
+            has_spans: Cell::new(false),
+            unwatched: Cell::new(shared.settings.detect_leaks.is_some()),
             next_look: Cell::new(None),
         });
         match inbox {

@@ -58,23 +58,31 @@ impl<C: Connector> Shard<C> {
             site = %asker.site
         );
         self.spans.borrow_mut().insert(wait, span);
+        self.has_spans.set(true);
     }
 
     /// The wait is over, in whatever way.
     #[inline]
     pub(super) fn end_span(&self, wait: Waiting) {
-        if !self.spans.borrow().is_empty() {
-            let span = self.spans.borrow_mut().remove(&wait);
-            drop(span);
+        if self.has_spans.get() {
+            self.end_span_now(wait);
         }
+    }
+
+    #[cold]
+    fn end_span_now(&self, wait: Waiting) {
+        let mut spans = self.spans.borrow_mut();
+        let span = spans.remove(&wait);
+        self.has_spans.set(!spans.is_empty());
+        drop(spans);
+        drop(span);
     }
 
     /// A waiter has collected its connection. How long it waited is measured at the end of the turn.
     #[inline]
     pub(super) fn note_lease_after_wait(&self) {
-        if self.state.borrow().has_unmeasured() {
-            self.unclocked.set(true);
-        }
+        // Who came in this very turn has set it already.
+        self.unclocked.set(true);
         self.watch_lease();
     }
 
@@ -123,14 +131,15 @@ impl<C: Connector> Shard<C> {
     /// A lease has begun: if leases are watched, the actor looks at them until none is out.
     #[inline]
     pub(super) fn watch_lease(&self) {
-        if self.shared.settings.detect_leaks.is_some() && !self.watches_leases.replace(true) {
+        if self.unwatched.get() {
+            self.unwatched.set(false);
             self.wake_actor();
         }
     }
 
-    /// When leases are to be looked at next; `Some` at once when they have not been looked at yet.
-    pub(crate) fn has_leases_to_watch(&self) -> bool {
-        self.watches_leases.get()
+    /// Whether leases are out that are to be looked at from time to time.
+    pub(crate) fn watches_leases(&self) -> bool {
+        self.shared.settings.detect_leaks.is_some() && !self.unwatched.get()
     }
 
     pub(crate) fn outstanding_leases(&self) -> Vec<OutstandingLease> {
@@ -141,7 +150,7 @@ impl<C: Connector> Shard<C> {
 
     /// Tells of leases that are out for too long.
     pub(crate) fn look_for_leaks(&self, now: Instant) {
-        let Some(limit) = self.shared.settings.detect_leaks.filter(|_| self.watches_leases.get()) else {
+        let Some(limit) = self.shared.settings.detect_leaks.filter(|_| !self.unwatched.get()) else {
             return;
         };
         if self.next_look.get().is_some_and(|at| now < at) {
@@ -149,7 +158,7 @@ impl<C: Connector> Shard<C> {
         }
         let mut leaks = Vec::new();
         let any = self.with_state(|state| state.look_for_leaks(now, &mut leaks));
-        self.watches_leases.set(any);
+        self.unwatched.set(!any);
         self.next_look.set(if any { now.checked_add(limit / LOOKS) } else { None });
         for leak in leaks {
             self.leaks.set(self.leaks.get() + 1);

@@ -23,6 +23,13 @@ impl<W> Waiters<W> {
         }
     }
 
+    /// A waiter of this account is granted a slot.
+    pub(super) fn serve_under_rules(&mut self, account: u32, slot: SlotId) {
+        self.accounts.get_mut(account).step_out();
+        self.accounts.charge(account, slot);
+        self.promote(account);
+    }
+
     /// Waiters of this account that were held back join their line, as many as may.
     pub(super) fn promote(&mut self, account: u32) {
         loop {

@@ -10,7 +10,7 @@ fn patient(handle: HandleId, patience: Duration) -> Asker {
 }
 
 fn exact(service_time: Option<Duration>) -> Overload {
-    Overload { exact: true, service_time, leak_after: None }
+    Overload { exact: true, service_time, ..Overload::default() }
 }
 
 fn try_queue(shard: &mut Shard, asker: Asker) -> Result<WaiterKey, Refusal> {

@@ -4,7 +4,8 @@ use super::*;
 
 /// A shard with one lease, and nothing to measure.
 fn measured_single() -> (Shard, Grant<u32>) {
-    let (mut shard, grant) = single(limits(1));
+    let overload = Overload { detailed_waits: true, ..Overload::default() };
+    let (mut shard, grant) = single(Limits { overload, ..limits(1) });
     measured(&mut shard, Instant::now());
     (shard, grant)
 }

@@ -33,6 +33,8 @@ pub struct Handle<C: Connector> {
     id: HandleId,
     timeout: Option<Duration>,
     rules: Rules,
+    /// Of `timeout`.
+    patience: Patience,
     _users: Arc<Users<C>>,
 }
 
@@ -42,7 +44,8 @@ impl<C: Connector> Handle<C> {
         let settings = &shard.shared.settings;
         let (timeout, shedding) = (settings.acquire_timeout, settings.shedding);
         let plain = home == shard.index && settings.detect_leaks.is_none();
-        Handle { shard, home, plain, id, timeout, rules: Rules { limit: None, shedding }, _users: users }
+        let (rules, patience) = (Rules { limit: None, shedding }, Patience::of(timeout));
+        Handle { shard, home, plain, id, timeout, rules, patience, _users: users }
     }
 
     /// Limits this handle to so many leases at the same time (at least 1). A further acquire waits until one of them
@@ -206,7 +209,7 @@ impl<C: Connector> Acquire<'_, C> {
     /// Whatever is not an acquire that an idle connection of this core serves.
     #[inline(never)]
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
-        let timeout = match self.stage {
+        let (timeout, patience) = match self.stage {
             Stage::Waiting(waiter) => match self.handle.shard.collect(waiter) {
                 Some(carrier) => {
                     self.stage = Stage::Done;
@@ -214,28 +217,29 @@ impl<C: Connector> Acquire<'_, C> {
                 }
                 None => return self.proceed(cx),
             },
-            Stage::New => self.handle.timeout,
-            Stage::Within(limit) => Some(limit),
+            Stage::New => (self.handle.timeout, self.handle.patience),
+            Stage::Within(limit) => (Some(limit), Patience::of(Some(limit))),
             _ => return self.proceed(cx),
         };
         if !self.handle.shard.local.executor().spend_budget() {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        self.begin(timeout, cx)
+        self.begin(timeout, patience, cx)
     }
 
     fn begin(
         &mut self,
         timeout: Option<Duration>,
+        patience: Patience,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Lease<C>, AcquireError>> {
         let Handle { shard, home, id, rules, .. } = self.handle;
-        let asker = Asker { handle: *id, site: self.site, patience: Patience::of(timeout), rules: *rules };
+        let asker = Asker { handle: *id, site: self.site, patience, rules: *rules };
         if *home != shard.index {
             return self.forward(asker, timeout, cx);
         }
-        match shard.acquire(asker, timeout, cx) {
+        match shard.acquire(&asker, timeout, cx) {
             Admission::Granted(grant) => {
                 debug_assert_eq!(grant.slot, grant.connection.slot, "a carrier knows its slot");
                 self.stage = Stage::Done;

@@ -25,7 +25,7 @@ impl<C, W> State<C, W> {
     /// queue is full or it could not be served in time, and `ticket` is asked for only then.
     pub(crate) fn handle_acquire(
         &mut self,
-        asker: Asker,
+        asker: &Asker,
         mut usable: impl FnMut(&mut C) -> bool,
         ticket: impl FnOnce() -> Ticket<W>,
     ) -> Admission<C> {
@@ -38,7 +38,7 @@ impl<C, W> State<C, W> {
             match self.slots.lease_newest(&mut usable) {
                 Newest::Leased(grant) => {
                     self.counters.granted_immediately += 1;
-                    self.begin_lease_at_once(&asker, grant.slot);
+                    self.begin_lease_at_once(asker, grant.slot);
                     self.debug_check();
                     return Admission::Granted(grant);
                 }
@@ -65,7 +65,7 @@ impl<C, W> State<C, W> {
     /// in front of those that came after it; but when as many wait as may, it is refused.
     pub(crate) fn handle_readmission(
         &mut self,
-        asker: Asker,
+        asker: &Asker,
         waited: bool,
         mut usable: impl FnMut(&mut C) -> bool,
         ticket: impl FnOnce() -> Ticket<W>,
@@ -85,7 +85,7 @@ impl<C, W> State<C, W> {
             match newest {
                 Newest::Leased(grant) => {
                     self.counters.granted_after_wait += 1;
-                    self.begin_lease_at_once(&asker, grant.slot);
+                    self.begin_lease_at_once(asker, grant.slot);
                     break Admission::Granted(grant);
                 }
                 Newest::Unusable(slot) => self.evict(slot, CloseReason::Broken),
@@ -174,18 +174,19 @@ impl<C, W> State<C, W> {
     }
 
     #[inline(never)]
-    fn acquire_without_idle(&mut self, asker: Asker, ticket: impl FnOnce() -> Ticket<W>) -> Admission<C> {
+    fn acquire_without_idle(&mut self, asker: &Asker, ticket: impl FnOnce() -> Ticket<W>) -> Admission<C> {
         self.counters.not_at_once += 1;
-        let would_miss = |state: &Self| if state.overload.exact { state.would_miss(&asker) } else { None };
+        let would_miss = |state: &Self| if state.overload.exact { state.would_miss(asker) } else { None };
         if let Some(refusal) = self.refusal().or_else(|| would_miss(self)) {
             self.counters.count_refusal(&refusal);
             self.debug_check();
             return Admission::Refused(refusal);
         }
-        let held_back = self.waiters.held_back();
         let waiter = self.waiters.enqueue(asker, ticket());
         self.counters.capacity_waits += 1;
-        self.counters.limit_waits += (self.waiters.held_back() - held_back) as u64;
+        if asker.rules.limit.is_some() {
+            self.counters.limit_waits += u64::from(self.waiters.is_held_back(waiter));
+        }
         // Nothing is idle, or this one is held back: there is nothing to sweep.
         self.debug_check();
         Admission::Queued(waiter)

@@ -22,8 +22,7 @@ impl<C, W> State<C, W> {
     /// A lease ended cleanly and somebody waits: the connection goes to the next waiter, whose notice is given at once.
     /// Otherwise nothing happens and the connection comes back.
     pub(crate) fn hand_over(&mut self, slot: SlotId, connection: C) -> Result<Notice<W>, C> {
-        let ordinary = self.slots.is_leased(slot) || self.slots.is_charged(slot);
-        if !self.unheeded || !ordinary || !self.end_lease(slot) {
+        if !self.unheeded || !(self.slots.is_leased(slot) || self.end_charged(slot)) {
             return Err(connection);
         }
         if self.wants_time() {
@@ -42,6 +41,13 @@ impl<C, W> State<C, W> {
             self.supply(slot, connection);
         }
         self.debug_check();
+    }
+
+    /// Makes a lease that counts for a handle an ordinary one that does not. False when it is none, or its connection's
+    /// last.
+    #[cold]
+    fn end_charged(&mut self, slot: SlotId) -> bool {
+        self.slots.is_charged(slot) && self.end_lease(slot)
     }
 
     /// The lease of a slot is over, and no longer counts for a handle; whoever calls this says at once what becomes of

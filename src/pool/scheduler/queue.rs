@@ -103,7 +103,7 @@ impl<W> Waiters<W> {
     }
 
     /// Queues a waiter behind those of its line.
-    pub(super) fn enqueue(&mut self, asker: Asker, ticket: Ticket<W>) -> WaiterKey {
+    pub(super) fn enqueue(&mut self, asker: &Asker, ticket: Ticket<W>) -> WaiterKey {
         let Ticket { reply, timeout } = ticket;
         let index = match self.free.pop_front(&mut self.entries) {
             Some(index) => index,
@@ -115,7 +115,7 @@ impl<W> Waiters<W> {
                     timeout: None,
                     deadline: None,
                     since: None,
-                    asker,
+                    asker: *asker,
                     entered_at: 0,
                     account: NONE,
                     line: NONE,
@@ -136,7 +136,7 @@ impl<W> Waiters<W> {
         std::mem::forget(nothing);
         entry.timeout = timeout;
         entry.since = None;
-        entry.asker = asker;
+        entry.asker = *asker;
         entry.entered_at = entered_at;
         entry.account = NONE;
         if asker.rules.is_empty() {
@@ -148,7 +148,7 @@ impl<W> Waiters<W> {
     }
 
     /// Queues a waiter that has been served before and to no avail: in front of its line, or of those that are held back.
-    pub(super) fn requeue(&mut self, asker: Asker, ticket: Ticket<W>) -> WaiterKey {
+    pub(super) fn requeue(&mut self, asker: &Asker, ticket: Ticket<W>) -> WaiterKey {
         let key = self.enqueue(asker, ticket);
         let Entry { line, account, .. } = self.entries[key.index as usize];
         if line == NONE {
@@ -161,7 +161,7 @@ impl<W> Waiters<W> {
         key
     }
 
-    #[inline]
+    #[inline(always)]
     fn join_line(&mut self, index: u32) {
         let handle = self.entries[index as usize].asker.handle;
         let line = self.rotation.join(handle, &mut self.entries, index);

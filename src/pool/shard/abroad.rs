@@ -198,7 +198,7 @@ impl<C: Connector> Shard<C> {
         }
         let admission = self.with_state(|state| {
             state.handle_readmission(
-                who,
+                &who,
                 waited,
                 |carrier| self.may_lease(carrier),
                 || Ticket { reply: Reply::Remote { asker }, timeout: None },
@@ -217,7 +217,7 @@ impl<C: Connector> Shard<C> {
         self.lapse_pause();
         let admission = self.with_state(|state| {
             state.handle_acquire(
-                asker,
+                &asker,
                 |carrier| self.may_lease(carrier),
                 || Ticket {
                     reply: Reply::Remote { asker: applicant },

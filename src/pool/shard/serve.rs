@@ -65,7 +65,7 @@ impl<C: Connector> Shard<C> {
     /// An acquire of this core's own shard.
     pub(crate) fn acquire(
         &self,
-        asker: Asker,
+        asker: &Asker,
         timeout: Option<Duration>,
         cx: &mut Context<'_>,
     ) -> Admission<Box<Carrier<C>>> {
@@ -80,7 +80,7 @@ impl<C: Connector> Shard<C> {
         match &admission {
             Admission::Granted(_) => self.watch_lease(),
             Admission::Queued(waiter) => {
-                self.begin_span(Waiting::Here(*waiter), &asker);
+                self.begin_span(Waiting::Here(*waiter), asker);
                 self.after_queueing();
             }
             Admission::Refused(refusal) => {

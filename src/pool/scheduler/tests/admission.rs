@@ -42,7 +42,7 @@ fn most_recently_used_connection_comes_first() {
 #[test]
 fn unusable_idle_connection_is_closed_and_the_next_one_tried() {
     let mut shard = filled(limits(3));
-    let Admission::Granted(grant) = shard.handle_acquire(asker(A), |connection| *connection == 0, no_ticket)
+    let Admission::Granted(grant) = shard.handle_acquire(&asker(A), |connection| *connection == 0, no_ticket)
     else {
         panic!("one idle connection is usable");
     };
@@ -57,7 +57,7 @@ fn unusable_idle_connection_is_closed_and_the_next_one_tried() {
 fn acquire_queues_when_no_idle_connection_is_usable() {
     let mut shard = filled(limits(2));
     let ticket = || Ticket { reply: 9, timeout: None };
-    assert!(matches!(shard.handle_acquire(asker(A), |_| false, ticket), Admission::Queued(_)));
+    assert!(matches!(shard.handle_acquire(&asker(A), |_| false, ticket), Admission::Queued(_)));
     assert_eq!(closes(&mut shard).len(), 2);
     shard.check_invariants();
 }
@@ -66,7 +66,7 @@ fn acquire_queues_when_no_idle_connection_is_usable() {
 fn panic_in_the_usable_check_leaves_the_state_whole() {
     let mut shard = filled(limits(2));
     let attempt = std::panic::AssertUnwindSafe(|| {
-        let _ = shard.handle_acquire(asker(A), |_| panic!("a check that panics"), no_ticket);
+        let _ = shard.handle_acquire(&asker(A), |_| panic!("a check that panics"), no_ticket);
     });
     assert!(std::panic::catch_unwind(attempt).is_err());
     shard.check_invariants();

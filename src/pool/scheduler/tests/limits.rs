@@ -8,14 +8,14 @@ fn limited(handle: HandleId, limit: u32) -> Asker {
 }
 
 fn lease_under(shard: &mut Shard, asker: Asker) -> Grant<u32> {
-    match shard.handle_acquire(asker, any, no_ticket) {
+    match shard.handle_acquire(&asker, any, no_ticket) {
         Admission::Granted(grant) => grant,
         other => panic!("expected an immediate grant, got {other:?}"),
     }
 }
 
 fn queue_under(shard: &mut Shard, asker: Asker, now: Instant, timeout: Option<Duration>) -> WaiterKey {
-    let admission = shard.handle_acquire(asker, any, || Ticket { reply: asker.handle.0, timeout });
+    let admission = shard.handle_acquire(&asker, any, || Ticket { reply: asker.handle.0, timeout });
     shard.start_clocks(now);
     match admission {
         Admission::Queued(waiter) => waiter,
@@ -96,7 +96,7 @@ fn who_is_held_back_keeps_its_deadline_and_its_place_in_the_bound() {
     let grant = lease_under(&mut shard, a);
     let late = queue_under(&mut shard, a, now, Some(MS));
     let waiter = queue_under(&mut shard, a, now, None);
-    let refused = shard.handle_acquire(a, any, no_ticket);
+    let refused = shard.handle_acquire(&a, any, no_ticket);
     assert!(matches!(refused, Admission::Refused(Refusal::Saturated { limit: 2 })));
     shard.handle_deadline(now + MS);
     match collect_refusal(&mut shard, late) {

@@ -74,7 +74,7 @@ fn refused() -> Arc<io::Error> {
 
 /// Acquires from an idle connection.
 fn lease(shard: &mut Shard, handle: HandleId) -> Grant<u32> {
-    match shard.handle_acquire(asker(handle), any, no_ticket) {
+    match shard.handle_acquire(&asker(handle), any, no_ticket) {
         Admission::Granted(grant) => grant,
         other => panic!("expected an immediate grant, got {other:?}"),
     }
@@ -87,7 +87,7 @@ fn queue(shard: &mut Shard, handle: HandleId) -> WaiterKey {
 
 fn queue_until(shard: &mut Shard, handle: HandleId, now: Instant, deadline: Option<Instant>) -> WaiterKey {
     let timeout = deadline.map(|deadline| deadline.saturating_duration_since(now));
-    let admission = shard.handle_acquire(asker(handle), any, || Ticket { reply: handle.0, timeout });
+    let admission = shard.handle_acquire(&asker(handle), any, || Ticket { reply: handle.0, timeout });
     shard.start_clocks(now);
     match admission {
         Admission::Queued(waiter) => waiter,
@@ -96,7 +96,7 @@ fn queue_until(shard: &mut Shard, handle: HandleId, now: Instant, deadline: Opti
 }
 
 fn refusal(shard: &mut Shard, handle: HandleId) -> Refusal {
-    match shard.handle_acquire(asker(handle), any, no_ticket) {
+    match shard.handle_acquire(&asker(handle), any, no_ticket) {
         Admission::Refused(refusal) => refusal,
         other => panic!("expected to be refused, got {other:?}"),
     }

@@ -14,7 +14,7 @@ fn exact(service_time: Option<Duration>) -> Overload {
 }
 
 fn try_queue(shard: &mut Shard, asker: Asker) -> Result<WaiterKey, Refusal> {
-    match shard.handle_acquire(asker, any, || Ticket { reply: 0, timeout: None }) {
+    match shard.handle_acquire(&asker, any, || Ticket { reply: 0, timeout: None }) {
         Admission::Queued(waiter) => Ok(waiter),
         Admission::Refused(refusal) => Err(refusal),
         Admission::Granted(grant) => panic!("{grant:?} for nobody"),

@@ -107,7 +107,7 @@ proptest! {
                 shard.handle_cancel(waiter);
             } else {
                 let ticket = || Ticket { reply: 0, timeout: None };
-                match shard.handle_acquire(asker(handle), |_| true, ticket) {
+                match shard.handle_acquire(&asker(handle), |_| true, ticket) {
                     Admission::Queued(waiter) => live.push(waiter),
                     // Refused exactly when the queue is full of the living.
                     other => {

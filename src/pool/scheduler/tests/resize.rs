@@ -189,7 +189,7 @@ fn an_acquire_whose_connection_fails_on_its_way_keeps_its_place_and_is_counted_o
         let later: Vec<WaiterKey> = [B, A].into_iter().map(|handle| queue(&mut shard, handle)).collect();
         shard.handle_discard(slot, grant.connection, CloseReason::Broken);
         let ticket = || Ticket { reply: A.0, timeout: None };
-        let Admission::Queued(again) = shard.handle_readmission(asker(A), false, any, ticket) else {
+        let Admission::Queued(again) = shard.handle_readmission(&asker(A), false, any, ticket) else {
             panic!("nothing is idle")
         };
         shard.check_invariants();
@@ -218,7 +218,7 @@ fn an_acquire_that_is_served_at_last_has_waited_once() {
     shard.handle_resize(2);
     shard.handle_discard(grant.slot, grant.connection, CloseReason::Broken);
     let ticket = || Ticket { reply: A.0, timeout: None };
-    let Admission::Queued(again) = shard.handle_readmission(asker(A), true, any, ticket) else {
+    let Admission::Queued(again) = shard.handle_readmission(&asker(A), true, any, ticket) else {
         panic!("nothing is idle")
     };
     let slot = opens(&mut shard, Instant::now())[0];

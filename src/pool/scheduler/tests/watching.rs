@@ -40,7 +40,7 @@ fn a_wait_lasts_from_the_end_of_its_turn_to_that_of_its_service() {
 fn who_is_served_within_its_turn_costs_no_clock_and_counts_as_no_wait() {
     let (mut shard, grant) = measured_single();
     let before = shard.waits().clone();
-    let waiter = match shard.handle_acquire(asker(A), any, || Ticket { reply: 0, timeout: None }) {
+    let waiter = match shard.handle_acquire(&asker(A), any, || Ticket { reply: 0, timeout: None }) {
         Admission::Queued(waiter) => waiter,
         other => panic!("{other:?}"),
     };

@@ -249,7 +249,7 @@ impl World {
         let ticket = || Ticket { reply: handle.0, timeout };
         let asker = under(handle, Rules { limit: (self.may_hold)(handle), ..Rules::default() });
         self.shard.lapse(self.now);
-        let admission = self.shard.handle_acquire(asker, |_| usable, ticket);
+        let admission = self.shard.handle_acquire(&asker, |_| usable, ticket);
         self.shard.start_clocks(self.now);
         match admission {
             Admission::Granted(grant) => {

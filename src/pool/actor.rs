@@ -118,6 +118,8 @@ impl<C: Connector> Actor<C> {
             self.shard.flush();
         }
         self.shard.settle_warmups();
+        #[cfg(feature = "framed")]
+        self.shard.tell_holders();
         self.arm_timer(cx);
         more
     }

@@ -60,8 +60,8 @@ pub(crate) fn check_slots(slots: usize) -> Result<(), BuildError> {
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct PoolBuilder<C> {
-    connector: C,
-    settings: Settings,
+    pub(super) connector: C,
+    pub(super) settings: Settings,
 }
 
 impl<C: Connector> PoolBuilder<C> {

@@ -24,6 +24,8 @@ mod remote;
 mod scheduler;
 mod shard;
 mod shared;
+#[cfg(feature = "framed")]
+mod sharing;
 mod stats;
 
 pub use addresses::{Addresses, Resolve};
@@ -38,4 +40,9 @@ pub use lease::Lease;
 pub use pools::Pool;
 pub use scheduler::CloseReason;
 pub use shared::Refresh;
+#[cfg(feature = "framed")]
+pub use sharing::{
+    ById, Gated, GatedSession, Identify, InOrder, Matching, PipelineError, Pipelined, PipelinedBuilder,
+    PipelinedSession, SharedBuilder, SocketFailure, TurnError,
+};
 pub use stats::{PoolStats, ShardStats};

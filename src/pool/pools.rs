@@ -126,7 +126,8 @@ impl<C: Connector> Pool<C> {
     }
 
     /// A handle bound to the shard of `core`, for use on the current core. When that is another one, its acquires are
-    /// forwarded there, and the connections it leases come over for the length of the lease.
+    /// forwarded there, and the connections it leases come over for the length of the lease; those of a pool whose
+    /// connections do not [move](super::Connection::MOVES) are refused.
     ///
     /// # Errors
     /// [`UnknownCore`] when `core` is not of the pool's runtime.
@@ -163,6 +164,11 @@ impl<C: Connector> Pool<C> {
     pub async fn acquire(&self) -> Result<Lease<C>, AcquireError> {
         let handle = self.handle();
         handle.acquire().await
+    }
+
+    #[cfg(feature = "framed")]
+    pub(super) fn connector(&self) -> &C {
+        &self.shared.connector
     }
 
     #[track_caller]

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use corelet::pool::{Pool, TcpConnector};
 use corelet::runtime::host::{Host, drive, here};
-use corelet::runtime::{current_core, current_task, interval, sleep, spawn, yield_now};
+use corelet::runtime::{current_core, current_task, interval, sleep, spawn, timeout, yield_now};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{guests, host_loop, hosts, on_host};
@@ -42,6 +43,25 @@ pub fn timers_and_channels_of_both_sides_work_on_both_sides(host: Host) {
         }
         assert_eq!((task.await.unwrap(), future.await.unwrap().unwrap()), (7, 8));
         assert!(begun.elapsed() >= Duration::from_millis(10));
+        // Sockets of the host in a task of the core.
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = core.spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let (mut reading, mut writing) = stream.split();
+            tokio::io::copy(&mut reading, &mut writing).await.unwrap()
+        });
+        let client = core.spawn(async move {
+            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            for round in 0..100_u8 {
+                stream.write_all(&[round; 10]).await.unwrap();
+                let mut reply = [0; 10];
+                stream.read_exact(&mut reply).await.unwrap();
+                assert_eq!(reply, [round; 10]);
+            }
+        });
+        client.await.unwrap();
+        assert_eq!(server.await.unwrap(), 1000);
         // Not early, however short, and whichever of two deadlines comes first.
         for micros in [1_u64, 300, 900, 1100, 2500] {
             let length = Duration::from_micros(micros);
@@ -215,6 +235,14 @@ fn idle_for_a_while(host: Host) {
             };
             exchange(handle).await;
             let core = here();
+            // Far deadlines behind near ones that have passed, and one that nobody waits for any more.
+            let naps = async || {
+                sleep(Duration::from_millis(1)).await;
+                let _ = timeout(Duration::from_secs(1), sleep(Duration::from_millis(1))).await;
+                sleep(Duration::from_secs(3600)).await;
+            };
+            spawn(async move { naps().await }).detach();
+            drop(tokio::task::spawn_local(core.on_core(async move { naps().await })));
             tokio::task::spawn_local(core.on_core(async move { exchange(from_host).await }))
                 .await
                 .unwrap()

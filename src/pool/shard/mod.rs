@@ -24,6 +24,8 @@ use super::remote::{Forwards, Lent, Token, Warmup};
 use super::scheduler::{CloseReason, HandleId, Lifecycle, SlotId, State, WaiterKey};
 use super::shared::{Loan, Shared};
 use super::stats::ShardStats;
+#[cfg(feature = "framed")]
+use crate::runtime::Watch;
 use crate::runtime::local::Local;
 use crate::runtime::watch::WatchList;
 use crate::runtime::{RawPid, context};
@@ -102,6 +104,9 @@ pub(crate) struct Shard<C: Connector> {
     keeps_idle: bool,
     /// To be told when as many connections are open as are to be kept.
     warmups: RefCell<Vec<Warmup>>,
+    /// Who keeps a lease for long, and wants to know when it should end.
+    #[cfg(feature = "framed")]
+    holders: RefCell<Vec<(SlotId, Watch)>>,
     ended: Cell<bool>,
     spawns: Cell<u64>,
     failures: Cell<u64>,
@@ -135,6 +140,8 @@ impl<C: Connector> Shard<C> {
             actor_wakes_at: Cell::new(None),
             keeps_idle: shared.settings.keep.min_idle > 0,
             warmups: RefCell::new(Vec::new()),
+            #[cfg(feature = "framed")]
+            holders: RefCell::new(Vec::new()),
             ended: Cell::new(false),
             spawns: Cell::new(0),
             failures: Cell::new(0),

@@ -5,7 +5,9 @@
 //! cargo run --release -- xcore       a round trip between core 0 and core 1
 //! cargo run --release -- rtt         a 64-byte request and its reply over loopback TCP
 //! cargo run --release -- executor    yield, spawn, ping-pong and timers on one core
+//! cargo run --release -- guest       a core inside other loops, against one on its own thread
 //! cargo run --release -- scale       corelet's pool with few and with many waiters, handles and slots
+//! cargo run --release -- pipelined   many callers on one socket to a real Redis, exclusive and pipelined
 //! cargo run --release -- all
 //! ```
 //!
@@ -23,7 +25,9 @@ mod alloc;
 mod cli;
 mod cores;
 mod executor;
+mod guest;
 mod meter;
+mod pipelined;
 mod report;
 mod rings;
 mod rounds;
@@ -71,7 +75,19 @@ const EXECUTOR: Bench = Bench {
     run: executor::bench,
 };
 
+const GUEST: Bench = Bench {
+    name: "guest",
+    subjects: || guest::SUBJECTS.iter().map(|subject| subject.name).collect(),
+    run: guest::bench,
+};
+
 const SCALE: Bench = Bench { name: "scale", subjects: || vec![report::BASELINE], run: scale::bench };
+
+const PIPELINED: Bench = Bench {
+    name: "pipelined",
+    subjects: || pipelined::SUBJECTS.iter().map(|subject| subject.name).collect(),
+    run: pipelined::bench,
+};
 
 fn main() -> ExitCode {
     let cli = match cli::parse(std::env::args_os()) {
@@ -86,8 +102,21 @@ fn main() -> ExitCode {
         Command::Xcore(options) => run(&[XCORE], options),
         Command::Rtt(options) => run(&[RTT], options),
         Command::Executor(options) => run(&[EXECUTOR], options),
+        Command::Guest(options) => run(&[GUEST], options),
         Command::Scale(options) => run(&[SCALE], options),
-        Command::All(options) => run(&[ACQUIRE, XCORE, RTT, EXECUTOR, SCALE], options),
+        Command::Pipelined(options) => run(&[PIPELINED], options),
+        Command::All(options) => run(
+            &[
+                ACQUIRE,
+                XCORE,
+                RTT,
+                EXECUTOR,
+                GUEST,
+                SCALE,
+                Bench { run: pipelined::bench_if_there, ..PIPELINED },
+            ],
+            options,
+        ),
         Command::EchoServer => rtt::server::run(),
     };
     match outcome {

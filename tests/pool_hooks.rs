@@ -185,6 +185,8 @@ fn a_connection_that_is_unfit_after_a_lease_is_not_leased_again() {
                 assert_eq!(script.connects(), round);
             }
             assert_eq!(shard(&pool, index).await.scheduler_failures, 0);
+            // One that moves between cores is counted twice for a moment.
+            assert!(index > 0 || script.peak() == 1, "no more than there may be");
             drop(handle);
             soon(pool.close()).await;
             assert_eq!(script.live(), 0);

@@ -110,7 +110,8 @@ pub enum Stage {
 pub enum CloseReason {
     /// Found dead, or with bytes nobody asked for, while idle; or found unfit by the connector's `before_lease`.
     Broken,
-    /// An exchange was dropped, failed or panicked; or the connector's `after_return` found the connection unfit.
+    /// An exchange was dropped, failed or panicked; or the connector's `after_return` found the connection unfit after
+    /// one.
     Dirty,
     /// The shard no longer runs.
     Shutdown,

@@ -108,10 +108,15 @@ impl<C, W> State<C, W> {
     /// the limits allow it. In back-off too: then `poll_open` gives nothing before [`State::next_deadline`].
     #[inline]
     pub(crate) fn wants_open(&self) -> bool {
+        self.openable() > 0 && self.slots.opening() < self.most_opens()
+    }
+
+    /// Opens that may be under way at this moment.
+    fn most_opens(&self) -> usize {
         // One attempt is enough to find out whether a peer that kept failing is back.
         let probes = self.retry.is_tripped() && self.slots.alive() == self.slots.opening();
         let most = if probes { self.max_connecting.min(1) } else { self.max_connecting };
-        self.slots.opening() < most.min(self.wanted()) && self.openable() > 0
+        most.min(self.wanted())
     }
 
     /// Whether an open may begin now, as [`poll_open`](State::poll_open) would.

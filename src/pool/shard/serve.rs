@@ -188,7 +188,8 @@ impl<C: Connector> Shard<C> {
                 Err(carrier) => self.yield_or_release(&mut state, slot, carrier),
             }
         } else {
-            let reason = if carrier.armed { CloseReason::Broken } else { CloseReason::Dirty };
+            // Fit, and yet not for the waiter: its last lease is not to blame.
+            let reason = if carrier.armed || fit { CloseReason::Broken } else { CloseReason::Dirty };
             state.handle_discard(slot, carrier, reason);
         }
         let settled = !state.has_output() && !state.wants_open();

@@ -68,6 +68,7 @@ impl<C: Connector> Port for Mail<C> {
     #[inline]
     fn turn_ends(&self) {
         self.shard.start_clocks();
+        self.shard.publish_hint();
     }
 }
 
@@ -141,6 +142,7 @@ impl<C: Connector> Actor<C> {
         }
         self.shard.look_at_others();
         self.shard.listen();
+        self.shard.start_hinting();
     }
 
     /// Idle connections on which something has arrived.
@@ -277,8 +279,8 @@ impl<C: Connector> Actor<C> {
         };
         self.shard.keep_reference(loan.settled());
         match to {
-            Destination::Asker { shard, token } => {
-                self.shard.lend_failed(slot, connection, shard, token);
+            Destination::Asker { shard, token, spilled } => {
+                self.shard.lend_failed(slot, connection, shard, token, spilled);
             }
             Destination::Home { shard } | Destination::Close { shard, .. } => {
                 let mut carrier = self.shard.load(shard, slot, connection);

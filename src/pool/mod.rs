@@ -22,7 +22,7 @@ mod shard;
 mod shared;
 mod stats;
 
-pub use config::{Fairness, PoolBuilder};
+pub use config::{Affinity, Fairness, PoolBuilder};
 pub use connection::Connection;
 pub use connector::{Connector, TcpConnector, UnixConnector};
 pub use error::{AcquireError, BuildError, ExchangeError, Stage};

@@ -29,6 +29,8 @@ pub(crate) struct Shared<C: Connector> {
     /// Moves on with every change of `closing`, of any shard's status and of what the ledger asks of shards, after the
     /// change: a shard that sees it unmoved has nothing new to look at.
     epoch: AtomicU64,
+    /// Some handle spills: shards are to say what they have to spare.
+    hinting: AtomicBool,
     handle_ids: AtomicU64,
     ended: AtomicUsize,
     end_waiters: Mutex<Vec<Waker>>,
@@ -43,6 +45,8 @@ pub(crate) struct ShardLink<C: Connector> {
     inbox: Mutex<Option<Receiver<Command<C>>>>,
     lifecycle: AtomicU8,
     ended: AtomicBool,
+    /// What the shard has to spare, as of the end of a turn: idle connections in the upper half, waiters in the lower.
+    pub(crate) hint: AtomicU64,
     /// Leases that outlive their shard's actor. The end of one may be counted before the actor's, so below zero for a
     /// moment.
     outstanding: AtomicIsize,
@@ -64,6 +68,7 @@ impl<C: Connector> Shared<C> {
                     inbox: Mutex::new(Some(inbox)),
                     lifecycle: AtomicU8::new(Lifecycle::Running as u8),
                     ended: AtomicBool::new(false),
+                    hint: AtomicU64::new(0),
                     outstanding: AtomicIsize::new(0),
                     last_stats: Mutex::new(ShardStats::new(mailbox.core())),
                 }
@@ -76,6 +81,7 @@ impl<C: Connector> Shared<C> {
             links,
             ledger,
             closing: AtomicBool::new(false),
+            hinting: AtomicBool::new(false),
             epoch: AtomicU64::new(1),
             handle_ids: AtomicU64::new(1),
             ended: AtomicUsize::new(0),
@@ -120,6 +126,17 @@ impl<C: Connector> Shared<C> {
         }
     }
 
+    /// Has every shard say from now on what it has to spare.
+    pub(crate) fn want_hints(&self) {
+        if !self.hinting.load(Ordering::Relaxed) && !self.hinting.swap(true, Ordering::AcqRel) {
+            self.announce();
+        }
+    }
+
+    pub(crate) fn wants_hints(&self) -> bool {
+        self.hinting.load(Ordering::Acquire)
+    }
+
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
@@ -158,6 +175,7 @@ impl<C: Connector> Shared<C> {
     pub(crate) fn actor_ended(&self, shard: usize, stats: ShardStats, outstanding: isize) {
         self.ledger.retire(shard);
         let link = &self.links[shard];
+        link.hint.store(0, Ordering::Relaxed);
         *link.last_stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
         link.outstanding.fetch_add(outstanding, Ordering::AcqRel);
         link.ended.store(true, Ordering::Release);

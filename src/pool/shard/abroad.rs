@@ -10,7 +10,7 @@ use super::{Departure, Destination, Reply, Shard};
 use crate::pool::carrier::Carrier;
 use crate::pool::connection::Connection;
 use crate::pool::connector::Connector;
-use crate::pool::remote::{Cancelled, Command, Detached, Lent, RemoteGrant, Token};
+use crate::pool::remote::{Answer, Cancelled, Command, Detached, Lent, RemoteGrant, Token};
 use crate::pool::scheduler::{Admission, CloseReason, HandleId, Refusal, SlotId, Ticket};
 use crate::pool::shared::{LeaseEnd, Loan, Shared};
 use crate::runtime::executor::contain;
@@ -33,17 +33,13 @@ impl<C: Connector> Shard<C> {
         if self.ended.get() {
             return Err(self.end_refusal());
         }
-        let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), timeout);
+        let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), timeout, None);
         self.unclocked.set(true);
         self.shared.send(home, Command::Acquire { handle, from: self.index, token });
         Ok(token)
     }
 
-    pub(crate) fn poll_forward(
-        &self,
-        token: Token,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<RemoteGrant<Lent<C>>, Refusal>> {
+    pub(crate) fn poll_forward(&self, token: Token, cx: &mut Context<'_>) -> Poll<Answer<Lent<C>>> {
         self.forwards.borrow_mut().poll(token, cx.waker())
     }
 
@@ -126,7 +122,7 @@ impl<C: Connector> Shard<C> {
             contain("a pooled connection", || drop(connection));
             return self.tell_gone(shard, slot, CloseReason::Shutdown, loan);
         }
-        if let Destination::Asker { shard, token } = to {
+        if let Destination::Asker { shard, token, .. } = to {
             self.abroad.borrow_mut().leaving.insert((shard, token));
         }
         self.departures.borrow_mut().push(Departure { slot, connection, to, loan });
@@ -135,7 +131,7 @@ impl<C: Connector> Shard<C> {
 
     pub(crate) fn dispatch(&self, slot: SlotId, connection: Detached<C>, to: Destination, loan: Loan<C>) {
         match to {
-            Destination::Asker { shard, token } => {
+            Destination::Asker { shard, token, .. } => {
                 let mut abroad = self.abroad.borrow_mut();
                 if !abroad.leaving.is_empty() {
                     abroad.leaving.remove(&(shard, token));
@@ -157,12 +153,13 @@ impl<C: Connector> Shard<C> {
     }
 
     /// Hands a granted connection to a task of another core.
-    pub(super) fn lend(&self, shard: usize, token: Token, carrier: Box<Carrier<C>>) {
+    pub(super) fn lend(&self, shard: usize, token: Token, carrier: Box<Carrier<C>>, spilled: bool) {
         let slot = carrier.slot;
         self.abroad.borrow_mut().lends += 1;
         let loan = Loan::new(self.spare_reference(), self.index, slot);
         if let Some(connection) = self.unload(carrier) {
-            self.depart(Departure { slot, connection, to: Destination::Asker { shard, token }, loan });
+            let to = Destination::Asker { shard, token, spilled };
+            self.depart(Departure { slot, connection, to, loan });
         }
     }
 
@@ -173,11 +170,15 @@ impl<C: Connector> Shard<C> {
         connection: C::Connection,
         shard: usize,
         token: Token,
+        spilled: bool,
     ) {
         let carrier = self.load(self.index, slot, connection);
         self.with_state(|state| state.handle_discard(slot, carrier, CloseReason::Broken));
         if self.abroad.borrow_mut().leaving.remove(&(shard, token)) {
-            self.acquire_for(HandleId::RETRIED, shard, token);
+            match spilled {
+                true => self.answer_spill(shard, token),
+                false => self.acquire_for(HandleId::RETRIED, shard, token),
+            }
         }
     }
 
@@ -199,7 +200,7 @@ impl<C: Connector> Shard<C> {
             )
         });
         match admission {
-            Admission::Granted(grant) => self.lend(from, token, grant.connection),
+            Admission::Granted(grant) => self.lend(from, token, grant.connection, false),
             Admission::Refused(refusal) => {
                 self.shared.send(from, Command::Refuse { token, refusal: Box::new(refusal) })
             }
@@ -236,6 +237,7 @@ impl<C: Connector> Shard<C> {
     pub(crate) fn handle_command(self: &Rc<Self>, command: Command<C>) {
         match command {
             Command::Acquire { handle, from, token } => self.acquire_for(handle, from, token),
+            Command::Spill { from, token } => self.answer_spill(from, token),
             Command::Cancel { from, token } => {
                 let waiter = {
                     let mut abroad = self.abroad.borrow_mut();
@@ -258,15 +260,21 @@ impl<C: Connector> Shard<C> {
             Command::Grant { token, lent } => {
                 let (home, slot) = lent.loan.lender();
                 let grant = RemoteGrant { home, slot, connection: lent };
-                let resolved = self.forwards.borrow_mut().resolve(token, Ok(grant));
+                let resolved = self.forwards.borrow_mut().resolve(token, Answer::Granted(grant));
                 match resolved {
                     Ok(waker) => waker.wake(),
-                    Err(Ok(unwanted)) => self.return_unused(unwanted),
-                    Err(Err(_)) => {}
+                    Err(Answer::Granted(unwanted)) => self.return_unused(unwanted),
+                    Err(_) => {}
+                }
+            }
+            Command::Decline { token } => {
+                let declined = self.forwards.borrow_mut().decline(token);
+                if let Some(waker) = declined {
+                    waker.wake();
                 }
             }
             Command::Refuse { token, refusal } => {
-                let resolved = self.forwards.borrow_mut().resolve(token, Err(*refusal));
+                let resolved = self.forwards.borrow_mut().resolve(token, Answer::Refused(*refusal));
                 if let Ok(waker) = resolved {
                     waker.wake();
                 }

@@ -7,6 +7,7 @@ mod abroad;
 mod credits;
 mod ending;
 mod serve;
+mod spill;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -28,6 +29,7 @@ use crate::runtime::watch::WatchList;
 use crate::runtime::{RawPid, context};
 use credits::Credits;
 use ending::FailOnUnwind;
+use spill::Spills;
 
 /// How a queued waiter is told.
 #[derive(Debug)]
@@ -40,7 +42,7 @@ pub(crate) enum Reply {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Destination {
     /// Lent to a task of another core.
-    Asker { shard: usize, token: Token },
+    Asker { shard: usize, token: Token, spilled: bool },
     /// Back from a lease on this core.
     Home { shard: usize },
     /// Nowhere: it is closed, and its home told why.
@@ -73,6 +75,7 @@ pub(crate) struct Shard<C: Connector> {
     forwards: RefCell<Forwards<Lent<C>>>,
     abroad: RefCell<Abroad>,
     credits: Credits,
+    spills: Spills,
     departures: RefCell<Vec<Departure<C>>>,
     /// Carriers whose connection has gone, for the next one that comes.
     spares: RefCell<Vec<Box<Carrier<C>>>>,
@@ -105,9 +108,10 @@ impl<C: Connector> Shard<C> {
             local: Rc::clone(local),
             shared: Arc::clone(shared),
             state: RefCell::new(State::new(shared.settings.limits())),
-            forwards: RefCell::new(Forwards::new()),
+            forwards: RefCell::new(Forwards::new(shared.links.len())),
             abroad: RefCell::new(Abroad::default()),
             credits: Credits::new(),
+            spills: Spills::default(),
             departures: RefCell::new(Vec::new()),
             spares: RefCell::new(Vec::new()),
             references: RefCell::new(Vec::new()),
@@ -190,6 +194,8 @@ impl<C: Connector> Shard<C> {
         let state = self.state.borrow();
         let mut stats = ShardStats::collect(self.local.id(), state.counters(), state.gauges());
         stats.forwards = self.forwards.borrow().total;
+        stats.spills = self.spills.asked.get();
+        stats.spills_granted = self.spills.granted.get();
         stats.lends = self.abroad.borrow().lends;
         stats.credits = self.shared.ledger.held(self.index);
         stats.hungry_waits = self.credits.hungry_waits();

@@ -182,7 +182,7 @@ impl<C: Connector> Shard<C> {
                 self.abroad.borrow_mut().waiters.remove(&(shard, token));
                 let taken = self.state.borrow_mut().take(notice.waiter);
                 match taken {
-                    Taken::Granted(grant) => self.lend(shard, token, grant.connection),
+                    Taken::Granted(grant) => self.lend(shard, token, grant.connection, false),
                     Taken::Refused(refusal) => {
                         self.shared.send(shard, Command::Refuse { token, refusal: Box::new(refusal) })
                     }
@@ -222,6 +222,7 @@ impl<C: Connector> Shard<C> {
         if home != self.index {
             return self.shared.send(home, Command::Deregister { handle });
         }
+        self.deregister_spilled(handle);
         if self.ended.get() || !self.state.borrow().has_claims() {
             return;
         }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::config::Settings;
+use super::config::{Affinity, Settings};
 use super::connector::Connector;
 use super::ledger::{Ledger, Promise};
 use super::remote::Command;
@@ -55,6 +55,7 @@ pub(crate) struct ShardLink<C: Connector> {
 
 impl<C: Connector> Shared<C> {
     pub(crate) fn new(connector: C, settings: Settings, runtime: &RuntimeHandle) -> Arc<Shared<C>> {
+        let spills = settings.affinity == Affinity::Spill;
         let ledger = Ledger::new(runtime.mailboxes().len(), settings.max_connections);
         let links = runtime
             .mailboxes()
@@ -81,7 +82,7 @@ impl<C: Connector> Shared<C> {
             links,
             ledger,
             closing: AtomicBool::new(false),
-            hinting: AtomicBool::new(false),
+            hinting: AtomicBool::new(spills),
             epoch: AtomicU64::new(1),
             handle_ids: AtomicU64::new(1),
             ended: AtomicUsize::new(0),

@@ -4,7 +4,7 @@
 //!
 //! - On anything but 64-bit Linux, 5.19 or newer; or where io_uring is forbidden, as in many containers.
 //! - For work that is CPU-bound or unevenly spread: a task never leaves its core, and nobody steals it.
-//! - Together with libraries that need tokio's reactor: their sockets and timers do not work here.
+//! - Together with libraries that need tokio's reactor, unless its cores run inside tokio: see [features](#features).
 //! - For TLS, name look-up, UDP or files: there are TCP and Unix streams, and addresses come resolved.
 //! - With blocking calls in tasks: one of them stops its whole core.
 //! - With `panic = "abort"`: that a panic ends one task only rests on unwinding.
@@ -96,8 +96,15 @@
 //!
 //! # Features
 //!
-//! There are no optional features today.
+//! None is on by default, and each only adds.
+//!
+//! | feature | has |
+//! |---|---|
+//! | `framed` | in `pool`: connections that speak in frames of a `tokio-util` codec, and sockets that several leases share, in turn or pipelined |
+//! | `tokio` | `runtime::host`: cores inside a tokio runtime, so that tasks use tokio's timers, channels and sockets too |
+//! | `tokio-uring` | `runtime::host::tokio_uring`: the same inside tokio-uring; includes `tokio` |
 #![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod net;

@@ -8,12 +8,14 @@ mod front;
 #[path = "../examples/gateway/lines.rs"]
 #[allow(dead_code)]
 mod lines;
+#[path = "support/redis.rs"]
+mod redis;
 #[path = "../examples/gateway/resp.rs"]
 #[allow(dead_code)]
 mod resp;
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -22,6 +24,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use redis::{Memory, Redis};
 
 /// How long any process may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -331,37 +335,44 @@ fn the_interrupt_ends_a_run_early_and_in_order() {
 
 #[test]
 fn a_real_redis_serves_as_the_upstream() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let started = Command::new("redis-server")
-        .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"])
-        .stdout(Stdio::null())
-        .spawn();
-    let mut redis = match started {
-        Ok(redis) => redis,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            println!("skipped: redis-server is not installed");
-            return;
-        }
-        Err(error) => panic!("redis-server does not start: {error}"),
-    };
-    let deadline = Instant::now() + LIMIT;
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(
-            Instant::now() < deadline && redis.try_wait().unwrap().is_none(),
-            "redis-server does not listen"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let outcome = start(&format!("--seconds 1 --upstream localhost:{port}")).finish();
-    // Nothing is left behind there.
-    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    client.write_all(b"DBSIZE\r\n").unwrap();
-    let mut size = [0; 4];
-    client.read_exact(&mut size).unwrap();
-    redis.kill().unwrap();
-    redis.wait().unwrap();
+    let Some(redis) = Redis::start(Memory::Nothing) else { return };
+    let outcome = start(&format!("--seconds 1 --upstream localhost:{}", redis.address().port())).finish();
     let counts = outcome.counts();
     assert!(counts["requests"] > 0);
     assert_eq!((counts["errors"], counts["mismatched"]), (0, 0));
-    assert_eq!(&size, b":0\r\n");
+    assert_eq!(redis.command("DBSIZE"), ":0", "nothing is left behind there");
+}
+
+#[test]
+fn a_real_redis_that_crashes_and_comes_back_costs_errors_and_never_a_wrong_reply() {
+    for more in ["", "--skew --slots 2"] {
+        if !more.is_empty() && !has_two_cores() {
+            continue;
+        }
+        // A value that was stored must be there for its reader, however Redis ended in between.
+        let Some(mut redis) = Redis::start(Memory::Everything) else { return };
+        let gateway = start(&format!("--seconds 50 --upstream {} {more}", redis.address()));
+        for _ in 0..4 {
+            serve_more(&redis);
+            redis.kill();
+            redis.restart();
+        }
+        // And again, with nobody having told the gateway.
+        serve_more(&redis);
+        gateway.interrupt();
+        let outcome = gateway.finish();
+        let counts = outcome.counts();
+        assert!(counts["requests"] > counts["errors"] && counts["errors"] > 0);
+        assert_eq!(counts["mismatched"], 0);
+        assert!(counts["opens"] > 8 && counts["opens"] == counts["closes"]);
+    }
+}
+
+/// Waits until `redis` has stored some hundreds of values more.
+fn serve_more(redis: &Redis) {
+    let (stored, deadline) = (redis.calls("set"), Instant::now() + LIMIT);
+    while redis.calls("set") < stored + 300 {
+        assert!(Instant::now() < deadline, "the gateway does not come back");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

@@ -1,15 +1,14 @@
 //! A runtime whose pools hold open connections uses no CPU while nobody asks anything of it.
 //!
 //! The CPU time is that of a whole process, so each test runs in a process of its own.
-#![allow(missing_docs, unsafe_code, clippy::unwrap_used)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
 mod support;
 
-use std::process::Command;
 use std::time::Duration;
 
-use common::wait_for;
+use common::{alone, cpu_time, wait_for};
 use corelet::pool::{Pool, TcpConnector};
 use corelet::runtime::{CoreStats, Cores, Runtime, core_stats, interval};
 use support::{Upstream, block_until, runtime};
@@ -24,31 +23,6 @@ const IDLE_CPU: Duration = Duration::from_millis(5);
 const PARKS_OF_A_LOOK: u64 = 1;
 /// Kernel entries that one look may cost beside the one that is its park.
 const ENTRIES_OF_A_LOOK: u64 = 2;
-
-/// Runs `test`, which is called `name`, in a process of its own.
-fn alone(name: &str, test: impl FnOnce()) {
-    const ALONE: &str = "CORELET_TEST_ALONE";
-    if std::env::var_os(ALONE).is_some() {
-        return test();
-    }
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args([name, "--exact", "--nocapture", "--test-threads=1"])
-        .env(ALONE, "1")
-        .output()
-        .unwrap();
-    let output = [child.stdout, child.stderr].concat();
-    let output = String::from_utf8_lossy(&output);
-    println!("{output}");
-    assert!(child.status.success(), "failed in its own process: {}\n{output}", child.status);
-    assert!(output.contains("1 passed"), "no test is called {name}\n{output}");
-}
-
-fn cpu_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call fills the structure it is given.
-    assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) }, 0);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
 
 fn counts(runtime: &Runtime) -> Vec<CoreStats> {
     let look = async || core_stats().unwrap();

@@ -1,6 +1,8 @@
 //! What a request and its reply cost in kernel entries.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+#[cfg(feature = "framed")]
+mod framed;
 mod net_support;
 
 use std::io::{Read, Write};
@@ -78,6 +80,80 @@ fn a_leased_request_and_its_reply_cost_one_kernel_entry() {
             }
             assert_one_each(entries() - before);
             assert_eq!(pool.stats().await.shards[0].opens, 1, "all on one connection");
+            pool.close().await;
+        })
+        .unwrap();
+}
+
+#[cfg(feature = "framed")]
+#[test]
+fn a_framed_call_costs_one_kernel_entry() {
+    use corelet::pool::FramedConnector;
+
+    let runtime = setups::ordinary().build().unwrap();
+    let handle = runtime.handle();
+    runtime
+        .block_on(move || async move {
+            let connector = FramedConnector::new(TcpConnector::new(echo_server()), || framed::Frames);
+            let pool = Pool::builder(connector).slots_per_core(1).build(&handle).unwrap();
+            let session = pool.handle();
+            let call = async |id| {
+                let mut lease = session.acquire().await.unwrap();
+                assert_eq!(lease.call(framed::frame(id)).await.unwrap(), framed::frame(id));
+            };
+            for id in 0..10 {
+                call(id).await;
+            }
+            let before = entries();
+            for id in 0..EXCHANGES {
+                call(id).await;
+            }
+            assert_one_each(entries() - before);
+            pool.close().await;
+        })
+        .unwrap();
+}
+
+/// The requests of one turn leave in one write, and their replies come in few receives.
+#[cfg(feature = "framed")]
+#[test]
+fn pipelined_calls_of_one_turn_share_their_kernel_entry() {
+    use corelet::pool::FramedConnector;
+    use corelet::runtime::spawn;
+
+    const CALLERS: u64 = 64;
+    let runtime = setups::ordinary().build().unwrap();
+    let handle = runtime.handle();
+    runtime
+        .block_on(move || async move {
+            let connector = FramedConnector::new(TcpConnector::new(echo_server()), || framed::Frames);
+            let pool = Pool::builder(connector)
+                .slots_per_core(1)
+                .leases_per_slot(CALLERS as usize)
+                .pipelined()
+                .build(&handle)
+                .unwrap();
+            let mut leases = Vec::new();
+            for _ in 0..CALLERS {
+                leases.push(pool.acquire().await.unwrap());
+            }
+            let before = entries();
+            let callers: Vec<_> = leases
+                .into_iter()
+                .map(|mut lease| {
+                    spawn(async move {
+                        for id in 0..EXCHANGES {
+                            assert_eq!(lease.call(framed::frame(id)).await.unwrap(), framed::frame(id));
+                        }
+                    })
+                })
+                .collect();
+            for caller in callers {
+                caller.await.unwrap();
+            }
+            let each = (entries() - before) as f64 / (CALLERS * EXCHANGES) as f64;
+            println!("{each} kernel entries for each of {CALLERS} callers' calls");
+            assert!(each < 0.25, "{each} kernel entries for each call");
             pool.close().await;
         })
         .unwrap();

@@ -13,6 +13,8 @@ mod tcp;
 mod unix;
 mod writer;
 
+#[cfg(feature = "framed")]
+pub(crate) use crate::runtime::driver::POST_CAPACITY;
 pub use crate::runtime::driver::buffers::PooledBuf;
 pub use crate::runtime::driver::owned::{OwnedBuf, OwnedBufMut};
 pub use listener::{TcpListener, UnixListener};

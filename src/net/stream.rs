@@ -210,6 +210,19 @@ impl Stream {
         self.reader.is_quiet(&self.socket) && self.writer.is_clean(&self.socket)
     }
 
+    /// Whether something has arrived and waits to be read: data, the peer's end or an error.
+    #[cfg(feature = "framed")]
+    pub(crate) fn has_arrived(&self) -> bool {
+        !self.reader.is_quiet(&self.socket)
+    }
+
+    /// Whether the bytes posted last (by a write of up to [`POST_CAPACITY`]) failed with none of them taken by the
+    /// kernel.
+    #[cfg(feature = "framed")]
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.writer.is_unsent(&self.socket)
+    }
+
     /// Works towards a stream that no operation uses: sends what is posted and ends the armed receive.
     ///
     /// # Errors

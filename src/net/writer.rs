@@ -36,6 +36,12 @@ impl Writer {
         (trouble.kind() != io::ErrorKind::WouldBlock).then_some(trouble)
     }
 
+    /// Whether what was posted last failed before the kernel had taken a single byte of it.
+    #[cfg(feature = "framed")]
+    pub(super) fn is_unsent(&self, socket: &Socket) -> bool {
+        self.posted.is_some_and(|key| socket.local.driver().posted_is_unsent(key))
+    }
+
     /// The owner goes; what was posted is still sent.
     pub(super) fn disown(&mut self, socket: &Socket) {
         if let Some(key) = self.posted.take() {

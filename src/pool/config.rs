@@ -6,7 +6,7 @@ use super::connector::Connector;
 use super::error::BuildError;
 use super::ledger::UNLIMITED;
 use super::pools::Pool;
-use super::scheduler::{Backoff, Limits};
+use super::scheduler::{Backoff, Keep, Limits};
 use crate::runtime::RuntimeHandle;
 
 /// In which order the waiters of one shard are served.
@@ -48,17 +48,29 @@ pub(crate) struct Settings {
     pub(crate) acquire_timeout: Option<Duration>,
     pub(crate) connect_timeout: Duration,
     pub(crate) backoff: Backoff,
+    pub(crate) keep: Keep,
+    pub(crate) close_timeout: Duration,
 }
 
 impl Settings {
-    pub(crate) fn limits(&self) -> Limits {
+    /// What a shard is limited to; `seed` is what its draws come from.
+    pub(crate) fn limits(&self, seed: u64) -> Limits {
         Limits {
             slots: self.slots,
             max_waiters: self.max_waiters,
             max_connecting: self.max_connecting,
             fairness: self.fairness,
             backoff: self.backoff,
+            keep: Keep { seed, ..self.keep },
         }
+    }
+}
+
+/// Whether a core may have so many slots.
+pub(crate) fn check_slots(slots: usize) -> Result<(), BuildError> {
+    match slots {
+        1..=65_536 => Ok(()),
+        got => Err(BuildError::InvalidSetting { what: "slots_per_core", expected: "1 to 65,536", got }),
     }
 }
 
@@ -66,8 +78,8 @@ impl Settings {
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct PoolBuilder<C> {
-    connector: C,
-    settings: Settings,
+    pub(super) connector: C,
+    pub(super) settings: Settings,
 }
 
 impl<C: Connector> PoolBuilder<C> {
@@ -83,7 +95,13 @@ impl<C: Connector> PoolBuilder<C> {
                 affinity: Affinity::Local,
                 acquire_timeout: Some(Duration::from_secs(5)),
                 connect_timeout: Duration::from_secs(5),
-                backoff: Backoff { initial: Duration::from_millis(10), max: Duration::from_secs(1) },
+                backoff: Backoff {
+                    initial: Duration::from_millis(10),
+                    max: Duration::from_secs(1),
+                    breaker: Some(5),
+                },
+                keep: Keep { lifetime_jitter: 0.1, ..Keep::default() },
+                close_timeout: Duration::from_secs(5),
             },
         }
     }
@@ -108,9 +126,45 @@ impl<C: Connector> PoolBuilder<C> {
     }
 
     /// Acquires that may wait at one shard at the same time (1 to 16,777,216; 1,024 by default); more are refused with
-    /// [`AcquireError::Saturated`](super::AcquireError::Saturated).
+    /// [`AcquireError::Saturated`](super::AcquireError::Saturated). Zero, for a pool whose acquires never wait, is
+    /// possible together with [`min_idle`](PoolBuilder::min_idle): nothing else would ever open a connection.
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
         self.settings.max_waiters = max_waiters;
+        self
+    }
+
+    /// Connections that each core keeps idle or is opening, beyond those for waiters, within its slots (0 by default:
+    /// nothing is opened until it is asked for). They are missing as soon as they are leased, and are opened again at
+    /// the end of that turn; neither [`idle_timeout`](PoolBuilder::idle_timeout) nor
+    /// [`max_lifetime`](PoolBuilder::max_lifetime) makes them fewer. More than there are slots means all slots.
+    /// Where [`max_connections`](PoolBuilder::max_connections) leaves none for them, they are done without, and tried for
+    /// again ten times a second; where another core's acquires wait, they are given up. See [`Pool::prewarm`].
+    pub fn min_idle(mut self, connections: usize) -> Self {
+        self.settings.keep.min_idle = connections;
+        self
+    }
+
+    /// Closes connections that were idle for `limit`, the longest idle first, and never so many that fewer than
+    /// [`min_idle`](PoolBuilder::min_idle) are left; none by default. Each is closed when between `limit` and 1.25
+    /// times that has passed; limits below 8 ms are kept less exactly.
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
+        self.settings.keep.idle_timeout = Some(limit);
+        self
+    }
+
+    /// Closes connections that were opened `limit` ago; none by default. How long each one lives is drawn when it is
+    /// opened, see [`lifetime_jitter`](PoolBuilder::lifetime_jitter). A leased one is closed when its lease ends. An
+    /// idle one that [`min_idle`](PoolBuilder::min_idle) keeps is replaced first, and used until then, if a slot is left
+    /// for that.
+    pub fn max_lifetime(mut self, limit: Duration) -> Self {
+        self.settings.keep.max_lifetime = Some(limit);
+        self
+    }
+
+    /// The part of [`max_lifetime`](PoolBuilder::max_lifetime) that chance may take from a connection, so that those
+    /// opened together do not all end together: from 0 to 1, 0.1 by default.
+    pub fn lifetime_jitter(mut self, fraction: f64) -> Self {
+        self.settings.keep.lifetime_jitter = fraction;
         self
     }
 
@@ -153,9 +207,42 @@ impl<C: Connector> PoolBuilder<C> {
     }
 
     /// How long a shard waits after a failed attempt to connect before the next: from `initial`, doubling with each
-    /// failure, up to `max`; 10 ms to 1 s by default.
+    /// failure, up to `max`; 10 ms to 1 s by default. Each pause is drawn between half of that and all of it, so that
+    /// shards and processes do not come back all at once.
     pub fn connect_backoff(mut self, initial: Duration, max: Duration) -> Self {
-        self.settings.backoff = Backoff { initial, max: max.max(initial) };
+        self.settings.backoff = Backoff { initial, max: max.max(initial), ..self.settings.backoff };
+        self
+    }
+
+    /// After so many failed attempts in a row (5 by default; those that fail together count once) a shard stops letting
+    /// acquires wait for one that succeeds: while it has no connection at all, and until the pause is over, they get
+    /// [`AcquireError::Connect`](super::AcquireError::Connect) with the last attempt's error at once. After the pause
+    /// the next acquire, or a connection that [`min_idle`](PoolBuilder::min_idle) misses, makes a single attempt, and
+    /// its success ends all that. Zero counts as one.
+    pub fn breaker(mut self, failures: u32) -> Self {
+        self.settings.backoff.breaker = Some(failures.max(1));
+        self
+    }
+
+    /// Lets acquires wait for the end of every pause.
+    pub fn no_breaker(mut self) -> Self {
+        self.settings.backoff.breaker = None;
+        self
+    }
+
+    /// Checks connections that have been idle for `interval`, and again whenever they have been idle for as long since,
+    /// by [`Connector::check`]; off by default. A check may take as long as an attempt to connect. Connections under
+    /// check cannot be leased; those that fail are closed. `max_connecting` of them are checked at the same time.
+    pub fn health_check(mut self, interval: Duration) -> Self {
+        self.settings.keep.check_interval = Some(interval);
+        self
+    }
+
+    /// How long closing a connection may take, with the connector's [`before_close`](Connector::before_close), and how
+    /// long one may take to become fit to leave its core; 5 s by default. The connection is dropped then. Until then it
+    /// occupies its slot, and [`Pool::close`] waits for it.
+    pub fn close_timeout(mut self, limit: Duration) -> Self {
+        self.settings.close_timeout = limit;
         self
     }
 
@@ -164,14 +251,16 @@ impl<C: Connector> PoolBuilder<C> {
     /// # Errors
     /// [`BuildError`] for a setting out of range, or a runtime that has ended.
     pub fn build(self, runtime: &RuntimeHandle) -> Result<Pool<C>, BuildError> {
+        check_slots(self.settings.slots)?;
+        // Without a waiter, something else must call for opens.
+        let fewest_waiters = usize::from(self.settings.keep.min_idle == 0);
         let ranges = [
-            ("slots_per_core", self.settings.slots, 1 << 16, "1 to 65,536"),
-            ("max_connections", self.settings.max_connections, UNLIMITED, "1 to 1,073,741,824"),
-            ("max_waiters", self.settings.max_waiters, 1 << 24, "1 to 16,777,216"),
-            ("max_connecting", self.settings.max_connecting, usize::MAX, "at least 1"),
+            ("max_connections", self.settings.max_connections, 1..=UNLIMITED, "1 to 1,073,741,824"),
+            ("max_waiters", self.settings.max_waiters, fewest_waiters..=1 << 24, "1 to 16,777,216"),
+            ("max_connecting", self.settings.max_connecting, 1..=usize::MAX, "at least 1"),
         ];
-        for (what, got, most, expected) in ranges {
-            if !(1..=most).contains(&got) {
+        for (what, got, range, expected) in ranges {
+            if !range.contains(&got) {
                 return Err(BuildError::InvalidSetting { what, expected, got });
             }
         }

@@ -69,7 +69,10 @@ impl<C: Connector> Handle<C> {
     #[must_use = "the handle is given back"]
     pub fn with_affinity(mut self, affinity: Affinity) -> Handle<C> {
         let shared = &self.shard.shared;
-        self.spills = affinity == Affinity::Spill && self.home == self.shard.index && shared.links.len() > 1;
+        self.spills = affinity == Affinity::Spill
+            && self.home == self.shard.index
+            && shared.links.len() > 1
+            && C::Connection::MOVES;
         if self.spills {
             shared.want_hints();
         }
@@ -168,6 +171,13 @@ impl<C: Connector> Acquire<'_, C> {
     #[inline(never)]
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease<C>, AcquireError>> {
         let timeout = match self.stage {
+            Stage::Waiting(waiter) => match self.handle.shard.collect(waiter) {
+                Some(carrier) => {
+                    self.stage = Stage::Done;
+                    return Poll::Ready(Ok(Lease::new(carrier)));
+                }
+                None => return self.proceed(cx),
+            },
             Stage::New => self.handle.timeout,
             Stage::Within(limit) => Some(limit),
             _ => return self.proceed(cx),
@@ -225,6 +235,10 @@ impl<C: Connector> Acquire<'_, C> {
         timeout: Option<Duration>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Lease<C>, AcquireError>> {
+        if !C::Connection::MOVES {
+            self.stage = Stage::Done;
+            return Poll::Ready(Err(AcquireError::OtherCore));
+        }
         let Handle { shard, home, id, .. } = self.handle;
         match shard.forward(*home, *id, timeout, cx) {
             Ok(token) => {
@@ -278,9 +292,22 @@ impl<C: Connector> Acquire<'_, C> {
         }
         polled.map_err(AcquireError::from)
     }
-}
 
-impl<C: Connector> Acquire<'_, C> {
+    // Apart, so that dropping an acquire that has ended is a comparison.
+    #[cold]
+    #[inline(never)]
+    fn give_up(&mut self) {
+        match self.stage {
+            Stage::New | Stage::Within(_) | Stage::Done => {}
+            Stage::Waiting(waiter) | Stage::Returned(waiter, _) => self.handle.shard.cancel_waiter(waiter),
+            Stage::Forwarded(token) => self.handle.shard.cancel_forward(token),
+            Stage::Spilled(token) => {
+                self.handle.shard.cancel_forward(token);
+                self.handle.shard.count_spill(Elsewhere::Cancelled);
+            }
+        }
+    }
+
     /// A connection has come from another core.
     fn receive(&self, grant: RemoteGrant<Lent<C>>) -> Lease<C> {
         let Handle { shard, .. } = self.handle;
@@ -311,16 +338,10 @@ impl<C: Connector> Future for Acquire<'_, C> {
 }
 
 impl<C: Connector> Drop for Acquire<'_, C> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        match self.stage {
-            Stage::New | Stage::Within(_) | Stage::Done => {}
-            Stage::Waiting(waiter) | Stage::Returned(waiter, _) => self.handle.shard.cancel_waiter(waiter),
-            Stage::Forwarded(token) => self.handle.shard.cancel_forward(token),
-            Stage::Spilled(token) => {
-                self.handle.shard.cancel_forward(token);
-                self.handle.shard.count_spill(Elsewhere::Cancelled);
-            }
+        if !matches!(self.stage, Stage::New | Stage::Within(_) | Stage::Done) {
+            self.give_up();
         }
     }
 }

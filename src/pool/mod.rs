@@ -7,11 +7,15 @@
 //! uncontended local acquire and release.
 
 mod actor;
+mod addresses;
 mod carrier;
 mod config;
 mod connection;
 mod connector;
+mod errands;
 mod error;
+#[cfg(feature = "framed")]
+mod framed;
 mod handle;
 mod lease;
 mod ledger;
@@ -20,14 +24,25 @@ mod remote;
 mod scheduler;
 mod shard;
 mod shared;
+#[cfg(feature = "framed")]
+mod sharing;
 mod stats;
 
+pub use addresses::{Addresses, Resolve};
 pub use config::{Affinity, Fairness, PoolBuilder};
 pub use connection::Connection;
 pub use connector::{Connector, TcpConnector, UnixConnector};
 pub use error::{AcquireError, BuildError, ExchangeError, Stage};
+#[cfg(feature = "framed")]
+pub use framed::{Call, Correlated, DetachedFramed, FramedConnection, FramedConnector, FramedError};
 pub use handle::{Acquire, Handle};
 pub use lease::Lease;
 pub use pools::Pool;
 pub use scheduler::CloseReason;
+pub use shared::Refresh;
+#[cfg(feature = "framed")]
+pub use sharing::{
+    ById, Gated, GatedSession, Identify, InOrder, Matching, PipelineError, Pipelined, PipelinedBuilder,
+    PipelinedSession, SharedBuilder, SocketFailure, TurnError,
+};
 pub use stats::{PoolStats, ShardStats};

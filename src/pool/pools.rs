@@ -9,16 +9,16 @@ use std::time::Duration;
 use futures_channel::oneshot;
 use rustc_hash::FxHasher;
 
-use super::config::{PoolBuilder, Settings};
+use super::config::{PoolBuilder, Settings, check_slots};
 use super::connector::Connector;
 use super::error::{AcquireError, BuildError};
 use super::handle::Handle;
 use super::lease::Lease;
 use super::ledger::UNLIMITED;
 use super::remote::Command;
-use super::scheduler::Lifecycle;
+use super::scheduler::{Lifecycle, Refusal};
 use super::shard::Shard;
-use super::shared::Shared;
+use super::shared::{Refresh, Shared};
 use super::stats::PoolStats;
 use crate::runtime::local::Local;
 use crate::runtime::mesh::Mail;
@@ -103,6 +103,7 @@ impl<C: Connector> Pool<C> {
     ) -> Result<Pool<C>, BuildError> {
         let shared = Shared::new(connector, settings, runtime);
         let users = Arc::new(Users(Arc::clone(&shared)));
+        shared.connector.attached(Refresh::of(&shared));
         for (shard, mailbox) in runtime.mailboxes().iter().enumerate() {
             let order = Installation { shared: Arc::clone(&shared), shard };
             let install = Mail::Run(Box::new(move || {
@@ -125,7 +126,8 @@ impl<C: Connector> Pool<C> {
     }
 
     /// A handle bound to the shard of `core`, for use on the current core. When that is another one, its acquires are
-    /// forwarded there, and the connections it leases come over for the length of the lease.
+    /// forwarded there, and the connections it leases come over for the length of the lease; those of a pool whose
+    /// connections do not [move](super::Connection::MOVES) are refused.
     ///
     /// # Errors
     /// [`UnknownCore`] when `core` is not of the pool's runtime.
@@ -164,6 +166,11 @@ impl<C: Connector> Pool<C> {
         handle.acquire().await
     }
 
+    #[cfg(feature = "framed")]
+    pub(super) fn connector(&self) -> &C {
+        &self.shared.connector
+    }
+
     #[track_caller]
     fn shard_here(&self) -> std::rc::Rc<Shard<C>> {
         let here: std::rc::Rc<Local> = context::current();
@@ -186,6 +193,7 @@ impl<C: Connector> Pool<C> {
     pub async fn close(&self) {
         self.shared.close();
         poll_fn(|cx| self.shared.poll_ended(false, cx)).await;
+        self.shared.connector.close().await;
     }
 
     /// As [`close`](Pool::close), and waits until all leases are dropped too, for at most `limit` in all.
@@ -200,7 +208,11 @@ impl<C: Connector> Pool<C> {
     /// When not called on a core.
     pub async fn drain(&self, limit: Duration) -> Result<(), Elapsed> {
         self.shared.close();
-        timeout(limit, poll_fn(|cx| self.shared.poll_ended(true, cx))).await
+        let end = async {
+            poll_fn(|cx| self.shared.poll_ended(true, cx)).await;
+            self.shared.connector.close().await;
+        };
+        timeout(limit, end).await
     }
 
     /// Changes [`max_connections`](PoolBuilder::max_connections). When there are more connections than that, idle ones
@@ -215,6 +227,66 @@ impl<C: Connector> Pool<C> {
             return Err(BuildError::InvalidSetting { what, expected, got: limit });
         }
         self.shared.set_max_connections(limit);
+        Ok(())
+    }
+
+    /// Gives every core so many slots from its next turn on (1 to 65,536). Where that is more, waiters are served from
+    /// them at once. Where it is fewer, vacant slots go first, then the connections that were idle for longest; what is
+    /// leased beyond that is closed when its lease ends, and no lease is broken.
+    ///
+    /// # Errors
+    /// [`BuildError::InvalidSetting`] for a number out of range.
+    pub fn resize(&self, slots_per_core: usize) -> Result<(), BuildError> {
+        check_slots(slots_per_core)?;
+        self.shared.resize(slots_per_core);
+        Ok(())
+    }
+
+    /// Has every core ask the connector which of its connections are still [current](Connector::is_current). Of those
+    /// that are not, the idle ones are closed, and leased ones when their lease ends.
+    pub fn refresh(&self) {
+        self.shared.refresh();
+    }
+
+    /// Opens connections on every core until each has [`min_idle`](PoolBuilder::min_idle) of them. The pool does so by
+    /// itself as well; this says when it is done, or why it is not.
+    ///
+    /// # Errors
+    /// The first connect error of any shard, as [`AcquireError::Connect`]; the pool goes on trying.
+    /// [`AcquireError::Closed`] or [`AcquireError::SchedulerFailed`] when a shard has ended.
+    ///
+    /// # Cancel safety
+    /// Cancel safe; connections are opened all the same.
+    ///
+    /// # Examples
+    /// ```
+    /// use corelet::pool::{Pool, TcpConnector};
+    ///
+    /// # use corelet::runtime::{Cores, Runtime, handle};
+    /// # let server = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    /// # let address = server.local_addr()?;
+    /// # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+    /// # runtime.block_on(move || async move {
+    /// let pool = Pool::builder(TcpConnector::new(address)).slots_per_core(4).min_idle(2).build(&handle())?;
+    /// pool.prewarm().await?;
+    /// assert!(pool.stats().await.shards.iter().all(|shard| shard.idle >= 2));
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// # })?.unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn prewarm(&self) -> Result<(), AcquireError> {
+        let mut answers = Vec::new();
+        for shard in 0..self.shared.links.len() {
+            let (reply, answer) = oneshot::channel();
+            self.shared.send(shard, Command::Prewarm { reply });
+            answers.push(answer);
+        }
+        for (shard, answer) in answers.into_iter().enumerate() {
+            match answer.await {
+                Ok(warm) => warm.map_err(|source| AcquireError::Connect { source })?,
+                Err(_) => return Err(self.shared.refusal(shard).unwrap_or(Refusal::Closed).into()),
+            }
+        }
         Ok(())
     }
 

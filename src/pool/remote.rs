@@ -4,6 +4,8 @@
 //! core keeps the order and the bound. Whatever crosses on the way, a connection that arrives for a token nobody waits
 //! for any more goes home again.
 
+use std::io;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -27,13 +29,16 @@ pub(crate) struct Lent<C: Connector> {
     pub(crate) loan: Loan<C>,
 }
 
+/// Whom to tell that a shard is warm, or why it cannot be. Dropped when the shard has stopped.
+pub(crate) type Warmup = oneshot::Sender<Result<(), Arc<io::Error>>>;
+
 /// What shards say to each other. Each core's shard of a pool reads one queue of these, and reads it the sooner the
 /// fewer cache lines one takes.
 pub(crate) enum Command<C: Connector> {
     /// To the home shard: a task of shard `from` asks.
     Acquire { handle: HandleId, from: usize, token: Token },
     /// To any shard: a task of shard `from` asks, and is to be served at once or not at all.
-    Spill { from: usize, token: Token },
+    Spill { handle: HandleId, from: usize, token: Token },
     /// To the asked shard: it has given up.
     Cancel { from: usize, token: Token },
     /// To the home shard: the handle is gone.
@@ -50,6 +55,8 @@ pub(crate) enum Command<C: Connector> {
     Refuse { token: Token, refusal: Box<Refusal> },
     /// To a shard that goes without: it may open one connection more.
     Credit(Credit<C>),
+    /// From anywhere: answered when as many connections are open as are to be kept.
+    Prewarm { reply: Warmup },
     /// From anywhere.
     Stats { reply: oneshot::Sender<ShardStats> },
 }

@@ -55,6 +55,8 @@ pub struct ShardStats {
     pub leased: usize,
     /// Connections being opened now.
     pub opening: usize,
+    /// Idle connections that are away for a health check now.
+    pub checking: usize,
     /// Connections being closed now.
     pub closing: usize,
     /// Of the connections that the pool may have, those that this shard has, or may open now.
@@ -94,6 +96,7 @@ impl ShardStats {
             idle: gauges.idle,
             leased: gauges.leased,
             opening: gauges.opening,
+            checking: gauges.checking,
             closing: gauges.closing,
             credits: 0,
         }
@@ -104,9 +107,9 @@ impl ShardStats {
         self.closes[reason as usize]
     }
 
-    /// Connections that exist now: idle, leased, being opened or being closed.
+    /// Connections that exist now: idle, leased, being opened, checked or closed.
     pub fn connections(&self) -> usize {
-        self.idle + self.leased + self.opening + self.closing
+        self.idle + self.leased + self.opening + self.checking + self.closing
     }
 }
 

@@ -8,6 +8,8 @@ use super::core::Core;
 use super::driver::{Driver, EnterHook, RingConfig};
 use super::error::StartError;
 use super::executor::Executor;
+#[cfg(feature = "tokio")]
+use super::host::Host;
 use super::local::Local;
 use super::mesh::{Mail, Mailbox};
 use super::runtime_handle::RuntimeHandle;
@@ -36,6 +38,8 @@ pub struct RuntimeBuilder {
     wake_slot: bool,
     ring: RingConfig,
     thread_name: String,
+    #[cfg(feature = "tokio")]
+    host: Option<Host>,
 }
 
 impl RuntimeBuilder {
@@ -53,6 +57,8 @@ impl RuntimeBuilder {
                 hook: None,
             },
             thread_name: "corelet".into(),
+            #[cfg(feature = "tokio")]
+            host: None,
         }
     }
 
@@ -106,6 +112,18 @@ impl RuntimeBuilder {
     /// What the threads are called; their number is appended.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = name.into();
+        self
+    }
+
+    /// Has each core's thread run `host`, with the core as its guest: tasks of the core may then use the host's timers,
+    /// channels and sockets as well. See [`host`](super::host).
+    ///
+    /// A core with a host sleeps where the host does, so [`busy_poll`](RuntimeBuilder::busy_poll) has no effect there.
+    /// Guests from [`build_guests`](RuntimeBuilder::build_guests) have the host that their thread gives them.
+    #[cfg(feature = "tokio")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+    pub fn inside(mut self, host: Host) -> Self {
+        self.host = Some(host);
         self
     }
 
@@ -206,6 +224,12 @@ pub struct GuestCore {
 }
 
 impl GuestCore {
+    /// What its thread is to run, if not the core itself.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn host(&self) -> Option<Host> {
+        self.settings.host
+    }
+
     /// Pins the calling thread, if the runtime is to be pinned, and makes the core's ring on it.
     ///
     /// # Errors

@@ -63,9 +63,15 @@ impl Core {
     /// # Errors
     /// When the ring cannot be entered, which leaves the core unusable.
     pub fn turn(&mut self) -> io::Result<bool> {
+        self.local.mailbox().silence();
+        self.turn_rung()
+    }
+
+    /// As [`turn`](Core::turn), but leaves the descriptor readable: for a host that is told of each ring, once, and does
+    /// not care whether one is still to be heard.
+    pub(crate) fn turn_rung(&mut self) -> io::Result<bool> {
         self.local.awake();
         self.local.driver().signal_eventfd(true);
-        self.local.mailbox().silence();
         if self.local.turn()? {
             return Ok(true);
         }
@@ -75,7 +81,7 @@ impl Core {
             let mut driver = self.local.driver();
             driver.has_staged() || driver.has_news()
         };
-        Ok(unfinished || self.local.executor().has_ready() || !self.local.announce_sleep())
+        Ok(unfinished || self.local.executor().has_ready() || !self.local.fall_asleep())
     }
 
     /// When the core wants to be turned even if its descriptor stays silent.

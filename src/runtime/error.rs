@@ -91,6 +91,9 @@ pub enum StartError {
     /// The ring could not be made, for another reason.
     #[error("the ring could not be set up")]
     Ring(#[source] io::Error),
+    /// The host that the cores were to run inside could not be started.
+    #[error("the host of a core could not be started")]
+    Host(#[source] io::Error),
     /// A thread could not be started.
     #[error("a core's thread could not be started")]
     Thread(#[source] io::Error),

@@ -161,8 +161,18 @@ impl Local {
         })
     }
 
+    /// For a core that another loop waits for: goes to sleep unless there is something to do.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.answer_idle_probes();
+        let asleep = self.announce_sleep();
+        if asleep {
+            self.parks.set(self.parks.get() + 1);
+        }
+        asleep
+    }
+
     /// Says that this core sleeps unless there is mail; false means it must not.
-    pub(crate) fn announce_sleep(&self) -> bool {
+    fn announce_sleep(&self) -> bool {
         self.mailbox.sleep_flag().announce(|| self.has_mail())
     }
 
@@ -341,6 +351,10 @@ impl Local {
 
     pub(crate) fn now(&self) -> Instant {
         self.driver.borrow().now()
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.driver.borrow().seed()
     }
 
     pub(crate) fn arm_timer(&self, at: Instant, waker: Waker) -> timer::DeadlineKey {

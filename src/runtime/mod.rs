@@ -11,6 +11,9 @@ mod core;
 pub(crate) mod driver;
 mod error;
 pub(crate) mod executor;
+#[cfg(feature = "tokio")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+pub mod host;
 mod identity;
 mod join;
 pub(crate) mod local;

@@ -212,6 +212,10 @@ impl Drop for Runtime {
 
 /// The life of one core's thread.
 fn drive(guest: GuestCore, started: &Sender<Result<(), StartError>>) {
+    #[cfg(feature = "tokio")]
+    if let Some(host) = guest.host() {
+        return host.drive(guest, started);
+    }
     let mut core = match guest.start() {
         Ok(core) => core,
         Err(error) => {

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::task::{Context, Poll, Wake, Waker};
@@ -92,4 +93,31 @@ pub fn threads_named(prefix: &str) -> usize {
         .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
         .filter(|name| name.starts_with(prefix))
         .count()
+}
+
+/// Runs `test`, which is called `name`, in a process of its own.
+pub fn alone(name: &str, test: impl FnOnce()) {
+    const ALONE: &str = "CORELET_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return test();
+    }
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let output = [child.stdout, child.stderr].concat();
+    let output = String::from_utf8_lossy(&output);
+    println!("{output}");
+    assert!(child.status.success(), "failed in its own process: {}\n{output}", child.status);
+    assert!(output.contains("1 passed"), "no test is called {name}\n{output}");
+}
+
+/// The CPU time that this process has used.
+#[allow(unsafe_code)]
+pub fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call fills the structure it is given.
+    assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) }, 0);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

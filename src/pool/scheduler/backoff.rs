@@ -1,4 +1,9 @@
-//! How long a shard leaves its peer alone after a failed open.
+//! How long a shard leaves its peer alone after a failed open, and when it stops letting acquires wait for that.
+//!
+//! The pauses grow exponentially and are drawn with *equal jitter*: half of each is certain, the other half random, so
+//! that the shards of many processes do not come back to a recovering peer all at once. (M. Brooker, "Exponential
+//! Backoff and Jitter", AWS Architecture Blog, 2015.) Refusing at once while a peer is known to be gone, and trying
+//! it with a single open after the pause, is M. Nygard's *circuit breaker* ("Release It!", 2007).
 
 use std::io;
 use std::sync::Arc;
@@ -11,6 +16,8 @@ pub(crate) struct Backoff {
     pub initial: Duration,
     /// Doubling stops here.
     pub max: Duration,
+    /// So many failures in a row trip the breaker; none ever does.
+    pub breaker: Option<u32>,
 }
 
 /// Where in its back-off a shard is.
@@ -23,14 +30,18 @@ pub(super) struct Retry {
     /// No open begins before this instant.
     until: Option<Instant>,
     last_error: Option<Arc<io::Error>>,
+    /// Failures in a row; those of one round of opens count once.
+    failures: u32,
+    random: fastrand::Rng,
 }
 
 impl Retry {
-    pub(super) fn new(backoff: Backoff) -> Self {
+    pub(super) fn new(backoff: Backoff, seed: u64) -> Self {
         // Keeps `now + pause` representable; nobody configures a year and means it.
         let max = backoff.max.min(LONGEST);
-        let backoff = Backoff { initial: backoff.initial.min(max), max };
-        Self { backoff, pause: backoff.initial, until: None, last_error: None }
+        let backoff = Backoff { initial: backoff.initial.min(max), max, ..backoff };
+        let random = fastrand::Rng::with_seed(seed);
+        Self { backoff, pause: backoff.initial, until: None, last_error: None, failures: 0, random }
     }
 
     /// Starts a pause. A failure during a pause belongs to the round of opens that started it and changes
@@ -38,7 +49,8 @@ impl Retry {
     pub(super) fn fail(&mut self, error: Arc<io::Error>, now: Instant) {
         self.last_error = Some(error);
         if self.allows(now) {
-            self.until = Some(now + self.pause);
+            self.failures = self.failures.saturating_add(1);
+            self.until = Some(now + self.pause.mul_f64(0.5 + 0.5 * self.random.f64()));
             self.pause = (self.pause * 2).min(self.backoff.max);
         }
     }
@@ -48,6 +60,17 @@ impl Retry {
         self.pause = self.backoff.initial;
         self.until = None;
         self.last_error = None;
+        self.failures = 0;
+    }
+
+    /// Whether the peer has failed so often that one open at a time is enough to find out whether it is back.
+    pub(super) fn is_tripped(&self) -> bool {
+        self.backoff.breaker.is_some_and(|breaker| self.failures >= breaker)
+    }
+
+    /// Why nothing should wait for this peer now: the breaker has tripped and the pause is not known to be over.
+    pub(super) fn verdict(&self) -> Option<&Arc<io::Error>> {
+        if self.until.is_some() && self.is_tripped() { self.last_error.as_ref() } else { None }
     }
 
     /// Whether an open may begin at `now`. Forgets a pause that is over.

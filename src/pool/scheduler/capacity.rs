@@ -34,7 +34,7 @@ impl<C, W> State<C, W> {
     /// A lease ended cleanly: its connection goes to the next waiter or in front of the idle ones. With a
     /// stale id it is merely dropped.
     pub(crate) fn handle_release(&mut self, slot: SlotId, connection: C) {
-        if self.slots.is_leased(slot) {
+        if self.slots.is_out(slot) {
             self.supply(slot, connection);
         }
         self.debug_check();
@@ -43,7 +43,7 @@ impl<C, W> State<C, W> {
     /// A lease ended and its connection must not be used again. The slot is not free until
     /// [`State::handle_closed`]. With a stale id the connection is merely dropped.
     pub(crate) fn handle_discard(&mut self, slot: SlotId, connection: C, reason: CloseReason) {
-        if self.slots.is_leased(slot) {
+        if self.slots.is_out(slot) {
             self.condemn(slot, connection, reason);
         }
         self.debug_check();
@@ -51,7 +51,7 @@ impl<C, W> State<C, W> {
 
     /// A leased connection has gone and there is nothing to close: the slot is free at once.
     pub(crate) fn handle_lost(&mut self, slot: SlotId, reason: CloseReason) {
-        if self.slots.is_leased(slot) {
+        if self.slots.is_out(slot) {
             self.counters.count_close(reason);
             self.slots.vacate(slot);
         }
@@ -61,9 +61,7 @@ impl<C, W> State<C, W> {
     /// An idle connection was found dead. If it is no longer idle, whoever leased it will find out.
     #[cold]
     pub(crate) fn handle_evict(&mut self, slot: SlotId) {
-        if self.slots.condemn_idle(slot, CloseReason::Broken) {
-            self.counters.count_close(CloseReason::Broken);
-        }
+        self.evict(slot, CloseReason::Broken);
         self.debug_check();
     }
 
@@ -84,7 +82,12 @@ impl<C, W> State<C, W> {
     pub(crate) fn handle_connected(&mut self, slot: SlotId, connection: C) {
         if self.slots.end_open(slot) {
             self.retry.succeed();
-            self.supply(slot, connection);
+            if self.slots.surplus() > 0 {
+                self.condemn(slot, connection, CloseReason::Resized);
+            } else {
+                self.supply(slot, connection);
+            }
+            self.retire_overdue();
         }
         self.debug_check();
     }
@@ -96,7 +99,7 @@ impl<C, W> State<C, W> {
             self.slots.vacate(slot);
             self.counters.connect_failures += 1;
             self.retry.fail(Arc::clone(&error), now);
-            if self.slots.idle() + self.slots.leased() + self.slots.opening() == 0 {
+            if self.slots.alive() == 0 {
                 self.refuse_all(&Refusal::Connect(error));
             }
         }
@@ -110,15 +113,21 @@ impl<C, W> State<C, W> {
     }
 
     /// A slot in which a connection is to be opened now; answer with [`State::handle_connected`] or
-    /// [`State::handle_connect_failed`]. There are never more opens under way than acquires queued when one
-    /// begins. A cancel afterwards does not stop it: the connection lands with the idle ones.
+    /// [`State::handle_connect_failed`]. There are never more opens under way, when one begins, than acquires are
+    /// queued and idle connections missing. A cancel afterwards does not stop it: the connection lands with the idle
+    /// ones.
     pub(crate) fn poll_open(&mut self, now: Instant) -> Option<SlotId> {
         if !self.wants_open() || !self.retry.allows(now) {
             return None;
         }
+        let wanted = self.wanted();
         let slot = self.slots.begin_open()?;
         self.counters.opens += 1;
-        debug_assert!(self.slots.opening() <= self.waiters.queued(), "an open is for a waiter");
+        self.begin_life(slot, now);
+        debug_assert!(
+            self.slots.opening() <= wanted,
+            "an open is for a waiter, or for an idle one that is missing"
+        );
         self.debug_check();
         Some(slot)
     }
@@ -139,6 +148,13 @@ impl<C, W> State<C, W> {
             debug_assert!(granted.is_some(), "a waiter that is counted stands in a line");
         }
         self.debug_check();
+    }
+
+    /// Closes a connection if it is idle.
+    pub(super) fn evict(&mut self, slot: SlotId, reason: CloseReason) {
+        if self.slots.condemn_idle(slot, reason) {
+            self.counters.count_close(reason);
+        }
     }
 
     pub(super) fn condemn(&mut self, slot: SlotId, connection: C, reason: CloseReason) {

@@ -50,6 +50,8 @@ pub(crate) struct Gauges {
     pub reserved: usize,
     /// Opens under way.
     pub opening: usize,
+    /// Idle connections that are away for a health check.
+    pub checking: usize,
     /// Connections whose close is not finished. They still occupy their slot.
     pub closing: usize,
 }

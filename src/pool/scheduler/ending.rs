@@ -58,6 +58,7 @@ impl<C, W> State<C, W> {
         };
         self.unheeded = false;
         self.refuse_all(&refusal);
+        self.stop_upkeep();
         while let Some(slot) = self.slots.newest_idle() {
             self.slots.condemn_idle(slot, CloseReason::Shutdown);
             self.counters.count_close(CloseReason::Shutdown);

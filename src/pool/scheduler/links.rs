@@ -4,7 +4,8 @@
 //! A list does not own its elements and cannot tell which list an element is on: an element has one pair of
 //! links and is therefore on one list at most, and its owner's state says on which.
 
-/// The neighbours of an element in the list it is on.
+/// The neighbours of an element in the list it is on. What the first element has for a predecessor means nothing: taking
+/// one off the front then leaves the next one, and its cache line, alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links {
     previous: u32,
@@ -33,11 +34,6 @@ impl Links {
     /// The element after this one. A loop that removes as it walks reads this before it removes.
     pub(super) fn next(&self) -> Option<u32> {
         some(self.next)
-    }
-
-    /// The element before this one.
-    pub(super) fn previous(&self) -> Option<u32> {
-        some(self.previous)
     }
 }
 
@@ -75,8 +71,6 @@ impl List {
         self.head = items[index as usize].links().next;
         if self.head == NONE {
             self.tail = NONE;
-        } else {
-            items[self.head as usize].links_mut().previous = NONE;
         }
         self.len -= 1;
         Some(index)
@@ -85,19 +79,30 @@ impl List {
     /// Takes out an element that is on this list.
     pub(super) fn remove<T: Linked>(&mut self, items: &mut [T], index: u32) {
         let Links { previous, next } = *items[index as usize].links();
-        if previous == NONE {
-            debug_assert_eq!(self.head, index, "only the first element has no predecessor");
+        if self.head == index {
             self.head = next;
         } else {
             items[previous as usize].links_mut().next = next;
         }
         if next == NONE {
             debug_assert_eq!(self.tail, index, "only the last element has no successor");
-            self.tail = previous;
+            self.tail = if self.head == NONE { NONE } else { previous };
         } else {
             items[next as usize].links_mut().previous = previous;
         }
         self.len -= 1;
+    }
+
+    /// Puts an element right behind one that is on this list.
+    pub(super) fn insert_behind<T: Linked>(&mut self, items: &mut [T], neighbour: u32, index: u32) {
+        let next = items[neighbour as usize].links().next;
+        if next == NONE {
+            return self.push_back(items, index);
+        }
+        *items[index as usize].links_mut() = Links { previous: neighbour, next };
+        items[neighbour as usize].links_mut().next = index;
+        items[next as usize].links_mut().previous = index;
+        self.len += 1;
     }
 
     #[inline]
@@ -120,9 +125,20 @@ impl List {
         self.len == 0
     }
 
+    /// The element before this one, which is on this list.
+    pub(super) fn before<T: Linked>(&self, items: &[T], index: u32) -> Option<u32> {
+        if self.head == index { None } else { some(items[index as usize].links().previous) }
+    }
+
     /// The elements from front to back.
     pub(super) fn iter<'a, T: Linked>(&self, items: &'a [T]) -> impl Iterator<Item = u32> + 'a {
         std::iter::successors(self.front(), |&index| items[index as usize].links().next())
+    }
+
+    /// The elements from back to front.
+    pub(super) fn iter_back<'a, T: Linked>(&self, items: &'a [T]) -> impl Iterator<Item = u32> + use<'a, T> {
+        let list = *self;
+        std::iter::successors(self.back(), move |&index| list.before(items, index))
     }
 }
 

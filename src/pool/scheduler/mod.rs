@@ -10,11 +10,14 @@
 mod admission;
 mod backoff;
 mod capacity;
+mod check;
 mod counters;
 mod ending;
+mod life;
 mod links;
 mod outcome;
 mod queue;
+mod resize;
 mod rotation;
 mod slots;
 mod state;
@@ -24,6 +27,7 @@ mod tests;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use counters::{Counters, Gauges};
+pub(crate) use life::Keep;
 pub(crate) use outcome::{Admission, Elsewhere, Grant, Lifecycle, Notice, Refusal, Taken, Ticket};
 pub use outcome::{CloseReason, Stage};
 pub(crate) use state::{Limits, State};
@@ -31,11 +35,6 @@ pub(crate) use state::{Limits, State};
 /// A handle's name inside its shard. Handles are not registered: the state knows those that wait, no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HandleId(pub u64);
-
-impl HandleId {
-    /// Stands in for the handle of an acquire that is decided anew. Handles are numbered from one.
-    pub(crate) const RETRIED: HandleId = HandleId(0);
-}
 
 /// Names one connection's stay in a slot, from the decision to open it until the slot is vacant again. An id
 /// whose connection has gone matches nothing.

@@ -129,9 +129,9 @@ pub enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// Found dead, or with bytes nobody asked for, while idle.
+    /// Found dead, or with bytes nobody asked for, while idle; or found unfit by the connector's `before_lease`.
     Broken,
-    /// An exchange was dropped, failed or panicked.
+    /// An exchange was dropped, failed or panicked; or the connector's `after_return` found the connection unfit.
     Dirty,
     /// The shard no longer runs.
     Shutdown,
@@ -139,16 +139,31 @@ pub enum CloseReason {
     Lost,
     /// Given up for a shard that had too few, or because the limit on all connections was lowered.
     Rebalanced,
+    /// Idle for longer than the pool's `idle_timeout`.
+    Idle,
+    /// Older than the pool's `max_lifetime`.
+    Expired,
+    /// Its address is no longer among the connector's.
+    Superseded,
+    /// It failed its health check.
+    Unhealthy,
+    /// The pool was made smaller.
+    Resized,
 }
 
 impl CloseReason {
     /// All reasons, in the order of the counters.
-    pub const ALL: [CloseReason; 5] = [
+    pub const ALL: [CloseReason; 10] = [
         CloseReason::Broken,
         CloseReason::Dirty,
         CloseReason::Shutdown,
         CloseReason::Lost,
         CloseReason::Rebalanced,
+        CloseReason::Idle,
+        CloseReason::Expired,
+        CloseReason::Superseded,
+        CloseReason::Unhealthy,
+        CloseReason::Resized,
     ];
     /// How many reasons there are.
     pub(crate) const COUNT: usize = CloseReason::ALL.len();
@@ -161,6 +176,11 @@ impl CloseReason {
             CloseReason::Shutdown => "shutdown",
             CloseReason::Lost => "lost",
             CloseReason::Rebalanced => "rebalanced",
+            CloseReason::Idle => "idle",
+            CloseReason::Expired => "expired",
+            CloseReason::Superseded => "superseded",
+            CloseReason::Unhealthy => "unhealthy",
+            CloseReason::Resized => "resized",
         }
     }
 }

@@ -108,12 +108,23 @@ impl<W> Waiters<W> {
         self.unclocked.push(key);
         let entry = &mut self.entries[index as usize];
         entry.fate = Fate::Queued;
-        entry.reply = Some(reply);
+        let nothing = entry.reply.replace(reply);
+        debug_assert!(nothing.is_none(), "a free entry has nobody to tell");
+        // Nothing to drop, and the path of every wait should not have to find that out.
+        std::mem::forget(nothing);
         entry.timeout = timeout;
         entry.since = None;
         entry.handle = handle;
         entry.line = line;
         self.queued += 1;
+        key
+    }
+
+    /// Queues a waiter that has been served before and to no avail: in front of its line.
+    pub(super) fn requeue(&mut self, handle: HandleId, ticket: Ticket<W>) -> WaiterKey {
+        let key = self.enqueue(handle, ticket);
+        let line = self.entries[key.index as usize].line;
+        self.rotation.advance(line, &mut self.entries, key.index);
         key
     }
 
@@ -167,6 +178,43 @@ impl<W> Waiters<W> {
         let entry = &mut self.entries[waiter.index as usize];
         debug_assert!(matches!(entry.fate, Fate::Granted(_)), "only a grant is revoked");
         entry.fate = Fate::Refused(Box::new(refusal));
+    }
+
+    /// Forgets a waiter that was granted a slot and told so.
+    #[inline]
+    pub(super) fn collect_told(&mut self, waiter: WaiterKey) -> Option<SlotId> {
+        let entry = self.entries.get_mut(waiter.index as usize)?;
+        let Fate::Granted(slot) = entry.fate else { return None };
+        if entry.generation != waiter.generation || entry.reply.is_some() {
+            return None;
+        }
+        entry.fate = Fate::Free;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push_front(&mut self.entries, waiter.index);
+        Some(slot)
+    }
+
+    /// Forgets a waiter whose fate is known and gives it; leaves one that is queued where it is.
+    pub(super) fn settle_up(&mut self, waiter: WaiterKey) -> Fate {
+        let index = waiter.index;
+        let Some(entry) =
+            self.entries.get_mut(index as usize).filter(|entry| entry.generation == waiter.generation)
+        else {
+            return Fate::Free;
+        };
+        if matches!(entry.fate, Fate::Queued) {
+            return Fate::Queued;
+        }
+        let fate = std::mem::replace(&mut entry.fate, Fate::Free);
+        if matches!(fate, Fate::Free) {
+            return fate;
+        }
+        entry.generation = entry.generation.wrapping_add(1);
+        if entry.reply.take().is_some() {
+            self.fresh.remove(&mut self.entries, index);
+        }
+        self.free.push_front(&mut self.entries, index);
+        fate
     }
 
     /// Forgets a waiter. Gives back its fate and, if it was never notified, its reply address.

@@ -62,6 +62,17 @@ impl Rotation {
         line
     }
 
+    /// Puts a waiter in front of its line, and a line that has only this one in front of the rotation.
+    pub(super) fn advance<T: Linked>(&mut self, line: u32, waiters: &mut [T], index: u32) {
+        let list = &mut self.lines[line as usize].waiters;
+        list.remove(waiters, index);
+        list.push_front(waiters, index);
+        if list.len() == 1 {
+            self.turns.remove(&mut self.lines, line);
+            self.turns.push_front(&mut self.lines, line);
+        }
+    }
+
     /// Takes a waiter out of its line, wherever in it it stands.
     pub(super) fn leave<T: Linked>(&mut self, line: u32, waiters: &mut [T], index: u32) {
         self.lines[line as usize].waiters.remove(waiters, index);
@@ -70,8 +81,11 @@ impl Rotation {
 
     /// Takes out the waiter whose turn it is; its line goes to the back.
     pub(super) fn serve<T: Linked>(&mut self, waiters: &mut [T]) -> Option<u32> {
-        let line = self.turns.pop_front(&mut self.lines)?;
-        self.turns.push_back(&mut self.lines, line);
+        let line = self.turns.front()?;
+        if self.turns.len() > 1 {
+            self.turns.pop_front(&mut self.lines);
+            self.turns.push_back(&mut self.lines, line);
+        }
         let served = self.lines[line as usize].waiters.pop_front(waiters);
         self.retire_if_empty(line);
         served
@@ -96,9 +110,9 @@ impl Rotation {
         waiters: &[T],
         index: u32,
     ) -> bool {
-        let ahead_in_line = std::iter::successors(waiters[index as usize].links().previous(), |&before| {
-            waiters[before as usize].links().previous()
-        });
+        let own = &self.lines[line as usize].waiters;
+        let ahead_in_line =
+            std::iter::successors(own.before(waiters, index), |&before| own.before(waiters, before));
         let ahead_in_line = ahead_in_line.take(bound).count();
         // Each full round before this waiter's serves every line once; in its own round, only the lines in
         // front of its line. Its own line's share is those ahead of it.
@@ -147,11 +161,15 @@ impl Rotation {
         line
     }
 
+    #[inline]
     fn retire_if_empty(&mut self, line: u32) {
-        let Line { handle, waiters, .. } = &self.lines[line as usize];
-        if !waiters.is_empty() {
-            return;
+        if self.lines[line as usize].waiters.is_empty() {
+            self.retire(line);
         }
+    }
+
+    fn retire(&mut self, line: u32) {
+        let handle = &self.lines[line as usize].handle;
         if self.fairness == Fairness::RoundRobin {
             self.by_handle.remove(handle);
         }

@@ -3,16 +3,22 @@
 //! It knows what a slot is doing and nothing of who wants it. All slots that are in the same phase and may be
 //! looked for are on a list, so nothing here searches.
 
+mod upkeep;
+
 use super::links::{Linked, Links, List, NONE};
 use super::{CloseReason, Grant, SlotId};
+use crate::runtime::timer::{DeadlineKey, DeadlineQueue};
 
 /// What a slot is doing.
 ///
 /// A slot goes round `Vacant`, `Opening`, `Idle`, `Leased`, `Doomed`, `Closing`. From `Idle` it may also be
-/// `Reserved` or `Doomed` first; from `Leased` it goes back to `Idle` when the lease ends well, and to
-/// `Vacant` when the connection is lost; an open that fails goes back to `Vacant`.
+/// `Reserved`, `Checking` or `Doomed` first; from `Leased` it goes back to `Idle` when the lease ends well, and to
+/// `Vacant` when the connection is lost; an open that fails goes back to `Vacant`. A lease that is the connection's
+/// last is in a phase of its own, so that the hot path, which ends ordinary leases, does not have to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
+    /// Not in use: the shard was made smaller. On the list `absent`.
+    Absent,
     /// Nothing is here. On the list `vacant`.
     Vacant,
     /// A connection is being opened.
@@ -21,8 +27,14 @@ pub(super) enum Phase {
     Idle,
     /// Granted to a waiter that has not collected it.
     Reserved,
+    /// As `Reserved`, for a lease that is to be the connection's last.
+    ReservedLast(CloseReason),
     /// The connection is with whoever leased it.
     Leased,
+    /// As `Leased`, and when the lease ends the connection is closed for this reason.
+    LeasedLast(CloseReason),
+    /// Idle, and away for a health check.
+    Checking,
     /// To be closed and not yet fetched for it. On the list `doomed`.
     Doomed(CloseReason),
     /// Fetched; the peer may still see it, so the slot is not free yet.
@@ -39,6 +51,12 @@ struct Slot<C> {
     links: Links,
     /// Moves on when the slot falls vacant: from then on no id of the old connection matches.
     generation: u32,
+    /// The tick in which the connection was last put among the idle ones.
+    idle_since: u32,
+    /// The tick of its last health check.
+    checked: u32,
+    /// When the connection has lived long enough.
+    expiry: Option<DeadlineKey>,
 }
 
 /// All slots of a shard.
@@ -50,9 +68,18 @@ pub(super) struct Slots<C> {
     idle: List,
     vacant: List,
     doomed: List,
+    absent: List,
     opening: usize,
     reserved: usize,
     closing: usize,
+    checking: usize,
+    /// Slots in the phases `ReservedLast` and `LeasedLast`.
+    last: usize,
+    /// How many slots there are to be. More may be present while connections are being got rid of.
+    target: usize,
+    /// Counts the beats of the maintenance timer: the clock of those who must not look at one.
+    pub(super) tick: u32,
+    pub(super) expiries: DeadlineQueue<SlotId>,
 }
 
 impl<C> Linked for Slot<C> {
@@ -68,21 +95,46 @@ impl<C> Linked for Slot<C> {
 }
 
 impl<C> Slots<C> {
-    /// `count` vacant slots. All the memory there will ever be.
+    /// `count` vacant slots. All the memory there will be, unless they are made more.
     pub(super) fn new(count: usize) -> Self {
-        assert!(count < NONE as usize, "a shard has at most 2^32 - 2 slots, not {count}");
-        let new = || Slot { phase: Phase::Vacant, connection: None, links: Links::new(), generation: 0 };
-        let mut slots: Vec<Slot<C>> = std::iter::repeat_with(new).take(count).collect();
-        let mut vacant = List::new();
-        for index in 0..count as u32 {
-            vacant.push_back(&mut slots, index);
-        }
-        Self { slots, idle: List::new(), vacant, doomed: List::new(), opening: 0, reserved: 0, closing: 0 }
+        let mut slots = Self {
+            slots: Vec::with_capacity(count),
+            idle: List::new(),
+            vacant: List::new(),
+            doomed: List::new(),
+            absent: List::new(),
+            opening: 0,
+            reserved: 0,
+            closing: 0,
+            checking: 0,
+            last: 0,
+            target: 0,
+            tick: 0,
+            expiries: DeadlineQueue::new(),
+        };
+        slots.set_target(count);
+        slots
+    }
+
+    /// Adds a vacant slot behind the others.
+    fn add(&mut self) {
+        let index = self.slots.len();
+        assert!(index < NONE as usize, "a shard has at most 2^32 - 2 slots");
+        self.slots.push(Slot {
+            phase: Phase::Vacant,
+            connection: None,
+            links: Links::new(),
+            generation: 0,
+            idle_since: 0,
+            checked: 0,
+            expiry: None,
+        });
+        self.vacant.push_back(&mut self.slots, index as u32);
     }
 
     /// Leases the most recently used idle connection if it is `usable`, and says so if it is not.
     #[inline(always)]
-    pub(super) fn lease_newest(&mut self, usable: impl FnOnce(&C) -> bool) -> Newest<C> {
+    pub(super) fn lease_newest(&mut self, usable: impl FnOnce(&mut C) -> bool) -> Newest<C> {
         let Some(index) = self.idle.front() else {
             return Newest::None;
         };
@@ -101,6 +153,7 @@ impl<C> Slots<C> {
     pub(super) fn shelve(&mut self, id: SlotId, connection: C) {
         let slot = &mut self.slots[id.index as usize];
         slot.phase = Phase::Idle;
+        slot.idle_since = self.tick;
         let nothing = slot.connection.replace(connection);
         debug_assert!(nothing.is_none(), "a slot holds one connection");
         // Nothing to drop, and the hot path should not have to find that out.
@@ -131,9 +184,14 @@ impl<C> Slots<C> {
     /// Hands a reserved connection to the waiter it was set aside for; its slot is leased from here on.
     pub(super) fn collect(&mut self, id: SlotId) -> C {
         let slot = &mut self.slots[id.index as usize];
+        let leased = match slot.phase {
+            Phase::Reserved => Phase::Leased,
+            Phase::ReservedLast(reason) => Phase::LeasedLast(reason),
+            other => other,
+        };
         match slot.connection.take() {
-            Some(connection) if slot.phase == Phase::Reserved => {
-                slot.phase = Phase::Leased;
+            Some(connection) if leased != slot.phase => {
+                slot.phase = leased;
                 self.reserved -= 1;
                 connection
             }
@@ -159,7 +217,9 @@ impl<C> Slots<C> {
 
     /// Dooms a connection that comes back from a lease or from opening.
     pub(super) fn condemn(&mut self, id: SlotId, connection: C, reason: CloseReason) {
+        self.cancel_expiry(id);
         let slot = &mut self.slots[id.index as usize];
+        self.last -= usize::from(matches!(slot.phase, Phase::LeasedLast(_)));
         slot.phase = Phase::Doomed(reason);
         slot.connection = Some(connection);
         self.doomed.push_back(&mut self.slots, id.index);
@@ -203,10 +263,18 @@ impl<C> Slots<C> {
 
     /// The slot holds nothing any more.
     pub(super) fn vacate(&mut self, id: SlotId) {
+        self.cancel_expiry(id);
+        let surplus = self.present() > self.target;
         let slot = &mut self.slots[id.index as usize];
-        slot.phase = Phase::Vacant;
+        self.last -= usize::from(matches!(slot.phase, Phase::LeasedLast(_)));
         slot.generation = slot.generation.wrapping_add(1);
-        self.vacant.push_front(&mut self.slots, id.index);
+        if surplus {
+            slot.phase = Phase::Absent;
+            self.absent.push_front(&mut self.slots, id.index);
+        } else {
+            slot.phase = Phase::Vacant;
+            self.vacant.push_front(&mut self.slots, id.index);
+        }
     }
 
     /// The most recently used idle connection's slot.
@@ -244,7 +312,7 @@ impl<C> Slots<C> {
         }
     }
 
-    /// Whether that very connection is out on lease.
+    /// Whether that very connection is out on a lease that is not its last.
     #[inline(always)]
     pub(super) fn is_leased(&self, id: SlotId) -> bool {
         self.is(id, Phase::Leased)
@@ -253,7 +321,7 @@ impl<C> Slots<C> {
     /// Whether that very connection is set aside for a waiter.
     #[cfg(test)]
     pub(super) fn is_reserved(&self, id: SlotId) -> bool {
-        self.is(id, Phase::Reserved)
+        matches!(self.phase(id), Some(Phase::Reserved | Phase::ReservedLast(_)))
     }
 
     #[inline]
@@ -270,7 +338,7 @@ impl<C> Slots<C> {
     }
 
     pub(super) fn occupied(&self) -> usize {
-        self.slots.len() - self.vacant()
+        self.present() - self.vacant()
     }
 
     pub(super) fn opening(&self) -> usize {
@@ -285,50 +353,26 @@ impl<C> Slots<C> {
         self.closing
     }
 
+    pub(super) fn checking(&self) -> usize {
+        self.checking
+    }
+
     /// Reserved ones included. What is left over when all the others are counted, so that the hot path keeps
     /// no counter of its own.
     pub(super) fn leased(&self) -> usize {
-        self.slots.len() - self.vacant() - self.opening - self.idle() - self.closing
+        self.present() - self.vacant() - self.opening - self.idle() - self.closing - self.checking
+    }
+
+    /// Connections that are there, or being opened.
+    pub(super) fn alive(&self) -> usize {
+        self.present() - self.vacant() - self.closing
     }
 
     #[inline(always)]
-    fn is(&self, id: SlotId, phase: Phase) -> bool {
+    pub(super) fn is(&self, id: SlotId, phase: Phase) -> bool {
         self.slots
             .get(id.index as usize)
             .is_some_and(|slot| slot.generation == id.generation && slot.phase == phase)
-    }
-
-    /// Counts every slot by what it is doing and compares with the lists and gauges.
-    #[cfg(test)]
-    pub(super) fn check_invariants(&self) {
-        let (mut idle, mut vacant, mut doomed, mut opening, mut reserved, mut closing, mut leased) =
-            (0, 0, 0, 0, 0, 0, 0);
-        for slot in &self.slots {
-            let count = match slot.phase {
-                Phase::Vacant => &mut vacant,
-                Phase::Opening => &mut opening,
-                Phase::Idle => &mut idle,
-                Phase::Reserved => &mut reserved,
-                Phase::Leased => &mut leased,
-                Phase::Doomed(..) => &mut doomed,
-                Phase::Closing => &mut closing,
-            };
-            *count += 1;
-            let holds = matches!(slot.phase, Phase::Idle | Phase::Reserved | Phase::Doomed(_));
-            assert_eq!(slot.connection.is_some(), holds, "a connection is where its phase says");
-        }
-        assert_eq!(self.opening, opening, "opening slots");
-        assert_eq!(self.reserved, reserved, "reserved slots");
-        assert_eq!(self.closing, closing + doomed, "closing slots, doomed ones included");
-        assert_eq!(self.leased(), leased + reserved, "leased slots, reserved ones included");
-        let on = |list: &List, phase: fn(Phase) -> bool, count: usize| {
-            assert_eq!(list.len(), count, "every slot of a listed phase is on its list");
-            assert_eq!(list.iter(&self.slots).count(), count, "the list's length is that of its chain");
-            assert!(list.iter(&self.slots).all(|index| phase(self.slots[index as usize].phase)));
-        };
-        on(&self.idle, |phase| phase == Phase::Idle, idle);
-        on(&self.vacant, |phase| phase == Phase::Vacant, vacant);
-        on(&self.doomed, |phase| matches!(phase, Phase::Doomed(..)), doomed);
     }
 }
 

@@ -1,12 +1,14 @@
 //! The state of one shard: its parts, what it promises at all times, and what it can be asked.
 //!
 //! Its transitions are in `admission` (acquire, cancel, collect), `capacity` (connections that come, go and
-//! break) and `ending` (deadlines, handles that go, shutdown). Whoever changes anything calls
+//! break), `life` (what is kept and for how long), `resize` (more slots or fewer, addresses that change) and `ending`
+//! (deadlines, handles that go, shutdown). Whoever changes anything calls
 //! [`State::debug_check`] last.
 
 use std::time::Instant;
 
 use super::backoff::{Backoff, Retry};
+use super::life::{Keep, Life};
 use super::queue::Waiters;
 use super::slots::Slots;
 use super::{Counters, Gauges, Lifecycle, WaiterKey};
@@ -17,8 +19,8 @@ use crate::pool::Fairness;
 pub(crate) struct Limits {
     /// Connections at most, those being opened or closed included.
     pub slots: usize,
-    /// Acquires that may be queued at the same time. Zero admits only what can be granted at once, and then
-    /// nothing ever opens a connection, since opens are for waiters.
+    /// Acquires that may be queued at the same time. Zero admits only what can be granted at once; then only the
+    /// connections that are to be kept idle are ever opened, for the other opens are for waiters.
     pub max_waiters: usize,
     /// Opens that may be under way at the same time.
     pub max_connecting: usize,
@@ -26,6 +28,8 @@ pub(crate) struct Limits {
     pub fairness: Fairness,
     /// How long to leave a peer alone that could not be reached.
     pub backoff: Backoff,
+    /// Which connections to keep, and for how long.
+    pub keep: Keep,
 }
 
 /// The slots and waiters of one shard. `C` is a connection, `W` the address to which a waiter's owner wants
@@ -44,6 +48,7 @@ pub(crate) struct State<C, W> {
     pub(super) slots: Slots<C>,
     pub(super) waiters: Waiters<W>,
     pub(super) retry: Retry,
+    pub(super) life: Life,
     pub(super) counters: Counters,
     pub(super) max_waiters: usize,
     pub(super) max_connecting: usize,
@@ -61,7 +66,8 @@ impl<C, W> State<C, W> {
             lifecycle: Lifecycle::Running,
             slots: Slots::new(limits.slots),
             waiters: Waiters::new(limits.fairness),
-            retry: Retry::new(limits.backoff),
+            retry: Retry::new(limits.backoff, limits.keep.seed),
+            life: Life::new(limits.keep),
             counters: Counters::default(),
             max_waiters: limits.max_waiters,
             max_connecting: limits.max_connecting,
@@ -98,11 +104,14 @@ impl<C, W> State<C, W> {
         self.waiters.has_notices() || self.slots.has_doomed()
     }
 
-    /// Whether another open would serve a waiter and the limits allow it. In back-off too: then `poll_open`
-    /// gives nothing before [`State::next_deadline`].
+    /// Whether another open would serve a waiter, or bring the idle connections up to those that are to be kept, and
+    /// the limits allow it. In back-off too: then `poll_open` gives nothing before [`State::next_deadline`].
     #[inline]
     pub(crate) fn wants_open(&self) -> bool {
-        self.slots.opening() < self.max_connecting.min(self.waiters.queued()) && self.openable() > 0
+        // One attempt is enough to find out whether a peer that kept failing is back.
+        let probes = self.retry.is_tripped() && self.slots.alive() == self.slots.opening();
+        let most = if probes { self.max_connecting.min(1) } else { self.max_connecting };
+        self.slots.opening() < most.min(self.wanted()) && self.openable() > 0
     }
 
     /// Whether an open may begin now, as [`poll_open`](State::poll_open) would.
@@ -132,6 +141,11 @@ impl<C, W> State<C, W> {
     /// Slots that are not vacant.
     pub(crate) fn occupied(&self) -> usize {
         self.slots.occupied()
+    }
+
+    /// How many opens may be under way: one for each queued acquire and for each idle connection that is missing.
+    pub(super) fn wanted(&self) -> usize {
+        self.waiters.queued() + self.missing()
     }
 
     /// The end of the back-off, if there is one: no open begins before.
@@ -166,21 +180,18 @@ impl<C, W> State<C, W> {
         self.slots.for_each_idle(show);
     }
 
-    /// When something falls due: the earliest deadline of a queued waiter, or the end of the back-off if an
-    /// open waits for it.
+    /// When something falls due: the earliest deadline of a queued waiter, the end of the back-off if an open waits
+    /// for it, or the next look at the connections' ages.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let retry = if self.wants_open() { self.retry.until() } else { None };
-        match (self.waiters.next_deadline(), retry) {
-            (Some(deadline), Some(retry)) => Some(deadline.min(retry)),
-            (deadline, retry) => deadline.or(retry),
-        }
+        [self.waiters.next_deadline(), retry, self.next_upkeep()].into_iter().flatten().min()
     }
 
     /// Whether every slot is vacant, nobody waits and no output is left: a stopped shard may then go.
     #[cfg(test)]
     pub(crate) fn is_quiet(&self) -> bool {
-        let Gauges { waiting, idle, leased, reserved: _, opening, closing } = self.gauges();
-        waiting + idle + leased + opening + closing == 0 && !self.has_output()
+        let Gauges { waiting, idle, leased, reserved: _, opening, checking, closing } = self.gauges();
+        waiting + idle + leased + opening + checking + closing == 0 && !self.has_output()
     }
 
     /// What has happened so far.
@@ -196,6 +207,7 @@ impl<C, W> State<C, W> {
             leased: self.slots.leased(),
             reserved: self.slots.reserved(),
             opening: self.slots.opening(),
+            checking: self.slots.checking(),
             closing: self.slots.closing(),
         }
     }
@@ -224,7 +236,7 @@ impl<C, W> State<C, W> {
     }
 
     fn check_totals(&self) {
-        let Gauges { waiting, idle, leased, reserved, opening, closing: _ } = self.gauges();
+        let Gauges { waiting, idle, leased, reserved, opening, checking, closing: _ } = self.gauges();
         let running = self.lifecycle == Lifecycle::Running;
         assert!(waiting == 0 || idle == 0, "a waiter and an idle connection meet at once");
         assert!(running || waiting + idle == 0, "a stopped shard has nobody queued and nothing idle");
@@ -235,7 +247,7 @@ impl<C, W> State<C, W> {
         let pending = (waiting + reserved) as u64;
         assert_eq!(counters.acquires(), counters.settled() + pending, "every acquire is accounted for once");
         let ended = counters.connect_failures + counters.closes.iter().sum::<u64>();
-        let alive = (opening + idle + leased) as u64;
+        let alive = (opening + idle + leased + checking) as u64;
         assert_eq!(counters.opens, ended + alive, "every open is accounted for once");
     }
 }

@@ -52,8 +52,11 @@ impl<C: Connector> Shard<C> {
         self.ended.set(true);
         let departures = self.departures.take();
         contain("pooled connections", || drop(departures));
+        drop(self.warmups.take());
         drop(self.spares.take());
         drop(self.references.take());
+        stats.closes[CloseReason::Shutdown as usize] += stats.checking as u64;
+        stats.checking = 0;
         let outstanding = stats.leased as isize;
         let idle = self.with_state(|state| std::iter::from_fn(|| state.poll_close()).collect::<Vec<_>>());
         contain("pooled connections", || drop(idle));

@@ -8,6 +8,7 @@ mod credits;
 mod ending;
 mod serve;
 mod spill;
+mod upkeep;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,10 +21,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::actor;
 use super::carrier::Carrier;
 use super::connector::Connector;
-use super::remote::{Forwards, Lent, Token};
-use super::scheduler::{CloseReason, Lifecycle, SlotId, State, WaiterKey};
+use super::remote::{Forwards, Lent, Token, Warmup};
+use super::scheduler::{CloseReason, HandleId, Lifecycle, SlotId, State, WaiterKey};
 use super::shared::{Loan, Shared};
 use super::stats::ShardStats;
+#[cfg(feature = "framed")]
+use crate::runtime::Watch;
 use crate::runtime::local::Local;
 use crate::runtime::watch::WatchList;
 use crate::runtime::{RawPid, context};
@@ -31,18 +34,35 @@ use credits::Credits;
 use ending::FailOnUnwind;
 use spill::Spills;
 
+/// Whose acquire it is that another core has sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asker {
+    pub(crate) shard: usize,
+    pub(crate) token: Token,
+    pub(crate) handle: HandleId,
+}
+
+/// How an acquire that another core has sent came to be granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Granted {
+    AtOnce,
+    AfterWait,
+    /// At once, to one that was spilled: it counts there.
+    Spilled,
+}
+
 /// How a queued waiter is told.
 #[derive(Debug)]
 pub(crate) enum Reply {
     Local(Waker),
-    Remote { shard: usize, token: Token },
+    Remote { asker: Asker },
 }
 
 /// Where a connection that leaves this core goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Destination {
     /// Lent to a task of another core.
-    Asker { shard: usize, token: Token, spilled: bool },
+    Asker { asker: Asker, grant: Granted },
     /// Back from a lease on this core.
     Home { shard: usize },
     /// Nowhere: it is closed, and its home told why.
@@ -86,10 +106,19 @@ pub(crate) struct Shard<C: Connector> {
     port: Cell<Option<usize>>,
     /// The shared epoch that was last looked at.
     seen_epoch: Cell<u64>,
+    /// How many of the shared refreshes were carried out.
+    refreshes: Cell<u64>,
     /// Acquires were queued or forwarded since their clocks were last started.
     unclocked: Cell<bool>,
     /// When the actor will look at the deadlines next.
     actor_wakes_at: Cell<Option<Instant>>,
+    /// Some connections are to be kept idle, so that the end of each turn is a time to see whether some are missing.
+    keeps_idle: bool,
+    /// To be told when as many connections are open as are to be kept.
+    warmups: RefCell<Vec<Warmup>>,
+    /// Who keeps a lease for long, and wants to know when it should end.
+    #[cfg(feature = "framed")]
+    holders: RefCell<Vec<(SlotId, Watch)>>,
     ended: Cell<bool>,
     spawns: Cell<u64>,
     failures: Cell<u64>,
@@ -107,7 +136,7 @@ impl<C: Connector> Shard<C> {
             index,
             local: Rc::clone(local),
             shared: Arc::clone(shared),
-            state: RefCell::new(State::new(shared.settings.limits())),
+            state: RefCell::new(State::new(shared.settings.limits(local.seed()))),
             forwards: RefCell::new(Forwards::new(shared.links.len())),
             abroad: RefCell::new(Abroad::default()),
             credits: Credits::new(),
@@ -119,8 +148,13 @@ impl<C: Connector> Shard<C> {
             actor: Cell::new(None),
             port: Cell::new(None),
             seen_epoch: Cell::new(0),
+            refreshes: Cell::new(shared.refreshes()),
             unclocked: Cell::new(false),
             actor_wakes_at: Cell::new(None),
+            keeps_idle: shared.settings.keep.min_idle > 0,
+            warmups: RefCell::new(Vec::new()),
+            #[cfg(feature = "framed")]
+            holders: RefCell::new(Vec::new()),
             ended: Cell::new(false),
             spawns: Cell::new(0),
             failures: Cell::new(0),

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::task::Context;
 use std::time::Duration;
 
-use super::Shard;
+use super::{Asker, Granted, Shard};
 use crate::pool::connector::Connector;
 use crate::pool::remote::{Command, Token};
 use crate::pool::scheduler::{Elsewhere, HandleId};
@@ -64,7 +64,7 @@ impl<C: Connector> Shard<C> {
         let token = self.forwards.borrow_mut().begin(to, cx.waker().clone(), timeout, Some(handle));
         self.spills.asked.set(self.spills.asked.get() + 1);
         self.unclocked.set(true);
-        self.shared.send(to, Command::Spill { from: self.index, token });
+        self.shared.send(to, Command::Spill { handle, from: self.index, token });
         Some(token)
     }
 
@@ -99,14 +99,15 @@ impl<C: Connector> Shard<C> {
     }
 
     /// An acquire that another shard has nothing for.
-    pub(super) fn answer_spill(&self, from: usize, token: Token) {
-        if self.shared.has_ended(from) {
+    pub(super) fn answer_spill(&self, asker: Asker) {
+        let Asker { shard, token, .. } = asker;
+        if self.shared.has_ended(shard) {
             return;
         }
-        match self.with_state(|state| state.lend_idle(|carrier| carrier.is_quiet())) {
-            Some(grant) => self.lend(from, token, grant.connection, true),
+        match self.with_state(|state| state.lend_idle(|carrier| self.may_lease(carrier))) {
+            Some(grant) => self.lend(asker, Granted::Spilled, grant.connection),
             None => {
-                self.shared.send(from, Command::Decline { token });
+                self.shared.send(shard, Command::Decline { token });
                 // What was found broken is to be closed.
                 self.flush();
             }

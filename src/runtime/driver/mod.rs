@@ -253,6 +253,11 @@ impl Driver {
         self.posts.trouble(key)
     }
 
+    #[cfg(feature = "framed")]
+    pub(crate) fn posted_is_unsent(&mut self, key: PostKey) -> bool {
+        self.posts.is_unsent(key)
+    }
+
     pub(crate) fn posted_is_pending(&mut self, key: PostKey) -> bool {
         self.posts.is_pending(key)
     }
@@ -358,6 +363,14 @@ impl Driver {
         match &self.backend {
             Backend::Ring(_) => Instant::now(),
             Backend::Sim(port) => port.now(),
+        }
+    }
+
+    /// What a random generator on this core starts from: chance, or the seed of a simulated run.
+    pub(crate) fn seed(&self) -> u64 {
+        match &self.backend {
+            Backend::Ring(_) => fastrand::u64(..),
+            Backend::Sim(port) => port.draw(),
         }
     }
 

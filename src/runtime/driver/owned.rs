@@ -108,6 +108,33 @@ unsafe impl OwnedBuf for String {
     }
 }
 
+#[cfg(feature = "framed")]
+// SAFETY: the bytes lie in a heap block that moving the handle does not move; only methods that take it mutably make it
+// another one, and a leaked handle never frees it.
+unsafe impl OwnedBuf for bytes::BytesMut {
+    fn stable_ptr(&self) -> *const u8 {
+        self.as_ptr()
+    }
+
+    fn init_len(&self) -> usize {
+        self.len()
+    }
+}
+
+#[cfg(feature = "framed")]
+// SAFETY: as above; the spare capacity belongs to this handle alone, whoever else shares the block.
+unsafe impl OwnedBufMut for bytes::BytesMut {
+    fn spare(&mut self) -> (*mut u8, usize) {
+        let spare = self.spare_capacity_mut();
+        (spare.as_mut_ptr().cast(), spare.len())
+    }
+
+    unsafe fn advance(&mut self, count: usize) {
+        // SAFETY: the caller says that `count` bytes of the spare capacity are written.
+        unsafe { self.set_len(self.len() + count) }
+    }
+}
+
 /// A buffer of which only part of the spare room may be used. For buffers that grow; see [`OwnedBufMut`].
 pub(crate) struct Limited<B> {
     pub(crate) buffer: B,

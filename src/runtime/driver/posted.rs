@@ -144,6 +144,12 @@ impl Posts {
         }
     }
 
+    /// Whether the send failed before the kernel had taken a single byte of it.
+    #[cfg(feature = "framed")]
+    pub(crate) fn is_unsent(&mut self, key: PostKey) -> bool {
+        self.get_mut(key).is_some_and(|post| matches!(post.state, State::Failed(_)) && post.sent == 0)
+    }
+
     /// Whether bytes are not yet with the kernel.
     pub(crate) fn is_pending(&mut self, key: PostKey) -> bool {
         self.get_mut(key).is_some_and(|post| !matches!(post.state, State::Failed(_)))

@@ -258,6 +258,12 @@ impl Executor {
         true
     }
 
+    /// A poll that is no task's begins.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn refill_budget(&self) {
+        self.budget.set(BUDGET);
+    }
+
     pub(crate) fn set_wake_slot(&self, enabled: bool) {
         self.queue.borrow_mut().set_wake_slot(enabled);
     }

@@ -23,6 +23,10 @@ pub enum Command {
     Rtt(Options),
     /// Yield, spawn, message and timer on one core
     Executor(Options),
+    /// What a core costs inside another loop
+    Guest(Options),
+    /// corelet's pool with few and with many waiters, handles and slots
+    Scale(Options),
     /// All of the above
     All(Options),
     /// The server that `rtt` starts: echoes on a free port until its standard input closes
@@ -62,7 +66,7 @@ pub fn parse(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<Cli,
     Cli::try_parse_from(arguments).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.exit(),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "a bench is missing: acquire, xcore, rtt, executor or all (see --help)".into()
+            "a bench is missing: acquire, xcore, rtt, executor, guest, scale or all (see --help)".into()
         }
         _ => {
             let text = error.to_string();

@@ -5,6 +5,8 @@
 //! cargo run --release -- xcore       a round trip between core 0 and core 1
 //! cargo run --release -- rtt         a 64-byte request and its reply over loopback TCP
 //! cargo run --release -- executor    yield, spawn, ping-pong and timers on one core
+//! cargo run --release -- guest       a core inside other loops, against one on its own thread
+//! cargo run --release -- scale       corelet's pool with few and with many waiters, handles and slots
 //! cargo run --release -- all
 //! ```
 //!
@@ -22,12 +24,14 @@ mod alloc;
 mod cli;
 mod cores;
 mod executor;
+mod guest;
 mod meter;
 mod report;
 mod rings;
 mod rounds;
 mod rtt;
 mod runtimes;
+mod scale;
 mod xcore;
 
 use anyhow::{Result, bail};
@@ -69,6 +73,14 @@ const EXECUTOR: Bench = Bench {
     run: executor::bench,
 };
 
+const GUEST: Bench = Bench {
+    name: "guest",
+    subjects: || guest::SUBJECTS.iter().map(|subject| subject.name).collect(),
+    run: guest::bench,
+};
+
+const SCALE: Bench = Bench { name: "scale", subjects: || vec![report::BASELINE], run: scale::bench };
+
 fn main() -> ExitCode {
     let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
@@ -82,7 +94,9 @@ fn main() -> ExitCode {
         Command::Xcore(options) => run(&[XCORE], options),
         Command::Rtt(options) => run(&[RTT], options),
         Command::Executor(options) => run(&[EXECUTOR], options),
-        Command::All(options) => run(&[ACQUIRE, XCORE, RTT, EXECUTOR], options),
+        Command::Guest(options) => run(&[GUEST], options),
+        Command::Scale(options) => run(&[SCALE], options),
+        Command::All(options) => run(&[ACQUIRE, XCORE, RTT, EXECUTOR, GUEST, SCALE], options),
         Command::EchoServer => rtt::server::run(),
     };
     match outcome {

@@ -42,7 +42,7 @@ fn most_recently_used_connection_comes_first() {
 #[test]
 fn unusable_idle_connection_is_closed_and_the_next_one_tried() {
     let mut shard = filled(limits(3));
-    let Admission::Granted(grant) = shard.handle_acquire(A, |&connection| connection == 0, no_ticket) else {
+    let Admission::Granted(grant) = shard.handle_acquire(A, |connection| *connection == 0, no_ticket) else {
         panic!("one idle connection is usable");
     };
     assert_eq!(grant.connection, 0);

@@ -5,17 +5,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{
-    Admission, Backoff, CloseReason, Grant, HandleId, Lifecycle, Limits, Refusal, SlotId, State, Taken,
+    Admission, Backoff, CloseReason, Grant, HandleId, Keep, Lifecycle, Limits, Refusal, SlotId, State, Taken,
     Ticket, WaiterKey,
 };
 use crate::pool::Fairness;
 
 mod admission;
+mod breaker;
 mod capacity;
+mod checks;
 mod ending;
 mod exhaustive;
 mod fairness;
+mod life;
 mod properties;
+mod resize;
 mod world;
 
 /// Connections and reply addresses are numbers, to tell them apart.
@@ -26,17 +30,24 @@ const B: HandleId = HandleId(2);
 const D: HandleId = HandleId(4);
 
 const MS: Duration = Duration::from_millis(1);
-const BACKOFF: Backoff = Backoff { initial: MS, max: Duration::from_millis(8) };
+const BACKOFF: Backoff = Backoff { initial: MS, max: Duration::from_millis(8), breaker: None };
 
 fn limits(slots: usize) -> Limits {
-    Limits { slots, max_waiters: 64, max_connecting: 64, fairness: Fairness::Fifo, backoff: BACKOFF }
+    Limits {
+        slots,
+        max_waiters: 64,
+        max_connecting: 64,
+        fairness: Fairness::Fifo,
+        backoff: BACKOFF,
+        keep: Keep::default(),
+    }
 }
 
 fn round_robin(slots: usize) -> Limits {
     Limits { fairness: Fairness::RoundRobin, ..limits(slots) }
 }
 
-fn any(_: &u32) -> bool {
+fn any(_: &mut u32) -> bool {
     true
 }
 

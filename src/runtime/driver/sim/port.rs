@@ -153,6 +153,11 @@ impl SimPort {
         !self.completed.is_empty() || lock(&self.world).has_due(self.core)
     }
 
+    /// A number drawn from the seed of the run.
+    pub(crate) fn draw(&self) -> u64 {
+        lock(&self.world).draw()
+    }
+
     pub(crate) fn now(&self) -> Instant {
         lock(&self.world).now()
     }

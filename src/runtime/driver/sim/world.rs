@@ -299,6 +299,10 @@ impl World {
         self.start + self.time
     }
 
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.random.draw()
+    }
+
     pub(crate) fn trace(&self) -> &Trace {
         &self.trace
     }

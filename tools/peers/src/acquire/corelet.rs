@@ -58,21 +58,24 @@ impl Acquire for Handle<Numbers> {
 
 pub fn run(load: &Load, slice: Duration) -> Result<Throughput> {
     let load = *load;
-    Corelet::run(move || async move {
-        let pool = pool(load.size, load.policy, &corelet::runtime::handle())?;
-        // All connections open at once, so that none is opened while measuring.
-        let session = pool.handle();
-        let mut leases = Vec::new();
-        for _ in 0..load.size {
-            leases.push(session.acquire().await?);
-        }
-        drop(leases);
-        let idle: Vec<_> = (0..load.idle_handles).map(|_| pool.handle()).collect();
-        let measured = measure::<Corelet, _>(load, slice, || pool.handle()).await;
-        drop(idle);
-        pool.close().await;
-        measured
-    })?
+    Corelet::run(move || on_core(load, slice))?
+}
+
+/// On the current core, whoever drives it.
+pub async fn on_core(load: Load, slice: Duration) -> Result<Throughput> {
+    let pool = pool(load.size, load.policy, &corelet::runtime::handle())?;
+    // All connections open at once, so that none is opened while measuring.
+    let session = pool.handle();
+    let mut leases = Vec::new();
+    for _ in 0..load.size {
+        leases.push(session.acquire().await?);
+    }
+    drop(leases);
+    let idle: Vec<_> = (0..load.idle_handles).map(|_| pool.handle()).collect();
+    let measured = measure::<Corelet, _>(load, slice, || pool.handle()).await;
+    drop(idle);
+    pool.close().await;
+    measured
 }
 
 pub fn pool(

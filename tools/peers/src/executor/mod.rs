@@ -8,7 +8,7 @@
 //! - `timers`: a sleep of one second is armed, polled once and cancelled by dropping it, with 100 pending
 //!   at any time; per timer.
 
-mod cases;
+pub mod cases;
 
 use crate::cores::{self, CLIENT};
 use crate::meter::Throughput;

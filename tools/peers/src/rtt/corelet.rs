@@ -44,29 +44,31 @@ pub fn run_spinning(load: &Load, slice: Duration) -> Result<Latency> {
 }
 
 fn run_with(load: &Load, slice: Duration, busy_poll: Duration) -> Result<Latency> {
-    let load = *load;
-    core(|builder| builder.busy_poll(busy_poll))?.block_on(async move {
-        let pool = Pool::builder(TcpConnector::new(load.server))
-            .slots_per_core(load.connections)
-            .max_connecting(load.connections)
-            .build(&corelet::runtime::handle())?;
-        let session = pool.handle();
-        // One lease for each connection at the same time, so that all of them are open.
-        let mut leases = Vec::new();
-        for _ in 0..load.connections {
-            leases.push(session.acquire().await?);
-        }
-        drop(leases);
-        let sessions = (0..load.connections)
-            .map(|_| Session {
-                handle: pool.handle(),
-                request: Some(vec![7; MESSAGE]),
-                reply: Some(Vec::with_capacity(MESSAGE)),
-            })
-            .collect();
-        let measured = measure::<Corelet>(sessions, slice).await;
-        drop(session);
-        pool.close().await;
-        measured
-    })?
+    core(|builder| builder.busy_poll(busy_poll))?.block_on(on_core(*load, slice))?
+}
+
+/// On the current core, whoever drives it.
+pub async fn on_core(load: Load, slice: Duration) -> Result<Latency> {
+    let pool = Pool::builder(TcpConnector::new(load.server))
+        .slots_per_core(load.connections)
+        .max_connecting(load.connections)
+        .build(&corelet::runtime::handle())?;
+    let session = pool.handle();
+    // One lease for each connection at the same time, so that all of them are open.
+    let mut leases = Vec::new();
+    for _ in 0..load.connections {
+        leases.push(session.acquire().await?);
+    }
+    drop(leases);
+    let sessions = (0..load.connections)
+        .map(|_| Session {
+            handle: pool.handle(),
+            request: Some(vec![7; MESSAGE]),
+            reply: Some(Vec::with_capacity(MESSAGE)),
+        })
+        .collect();
+    let measured = measure::<Corelet>(sessions, slice).await;
+    drop(session);
+    pool.close().await;
+    measured
 }

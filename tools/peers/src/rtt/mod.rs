@@ -5,7 +5,7 @@
 //! outside the measured time; Nagle's algorithm is off on both sides.
 
 mod compio;
-mod corelet;
+pub mod corelet;
 mod glommio;
 mod monoio;
 mod raw;

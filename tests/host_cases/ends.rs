@@ -233,14 +233,9 @@ pub fn an_ended_core_is_not_in_the_way_of_the_next_with_its_id(host: Host) {
                 continue;
             }
             let (send, receive) = tokio::sync::oneshot::channel();
-            let (parked, parks) = std::sync::mpsc::channel();
-            let task = next
-                .spawn_on(ended, move || async move {
-                    parked.send(()).unwrap();
-                    receive.await.unwrap()
-                })
-                .unwrap();
-            parks.recv().unwrap();
+            let task = next.spawn_on(ended, move || async move { receive.await.unwrap() }).unwrap();
+            // Behind the other, which has parked when this is done.
+            wait_for(next.spawn_on(ended, || async {}).unwrap()).unwrap();
             // A foreign thread to the next core, though it has been the thread of one with its id.
             send.send(3).unwrap();
             assert_eq!(wait_for(task).unwrap(), 3);

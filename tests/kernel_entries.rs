@@ -114,6 +114,51 @@ fn a_framed_call_costs_one_kernel_entry() {
         .unwrap();
 }
 
+/// The requests of one turn leave in one write, and their replies come in few receives.
+#[cfg(feature = "framed")]
+#[test]
+fn pipelined_calls_of_one_turn_share_their_kernel_entry() {
+    use corelet::pool::FramedConnector;
+    use corelet::runtime::spawn;
+
+    const CALLERS: u64 = 64;
+    let runtime = setups::ordinary().build().unwrap();
+    let handle = runtime.handle();
+    runtime
+        .block_on(move || async move {
+            let connector = FramedConnector::new(TcpConnector::new(echo_server()), || framed::Frames);
+            let pool = Pool::builder(connector)
+                .slots_per_core(1)
+                .leases_per_slot(CALLERS as usize)
+                .pipelined()
+                .build(&handle)
+                .unwrap();
+            let mut leases = Vec::new();
+            for _ in 0..CALLERS {
+                leases.push(pool.acquire().await.unwrap());
+            }
+            let before = entries();
+            let callers: Vec<_> = leases
+                .into_iter()
+                .map(|mut lease| {
+                    spawn(async move {
+                        for id in 0..EXCHANGES {
+                            assert_eq!(lease.call(framed::frame(id)).await.unwrap(), framed::frame(id));
+                        }
+                    })
+                })
+                .collect();
+            for caller in callers {
+                caller.await.unwrap();
+            }
+            let each = (entries() - before) as f64 / (CALLERS * EXCHANGES) as f64;
+            println!("{each} kernel entries for each of {CALLERS} callers' calls");
+            assert!(each < 0.25, "{each} kernel entries for each call");
+            pool.close().await;
+        })
+        .unwrap();
+}
+
 #[test]
 fn a_request_and_its_reply_on_a_stream_of_ones_own_cost_one_kernel_entry() {
     let runtime = setups::ordinary().build().unwrap();

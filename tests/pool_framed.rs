@@ -310,7 +310,8 @@ fn frames_larger_than_a_buffer_arrive_whole_and_larger_than_the_codec_allows_are
             assert_eq!(soon(lease.call(large.clone())).await.unwrap(), large);
         }
         assert!(lease.is_clean());
-        let refused = lease.call(Bytes::from(vec![0; (1 << 20) + 1])).await.unwrap_err().into_inner().unwrap();
+        let refused =
+            lease.call(Bytes::from(vec![0; (1 << 20) + 1])).await.unwrap_err().into_inner().unwrap();
         assert!(matches!(refused, FramedError::Encode(_)));
         drop(lease);
         pool.close().await;

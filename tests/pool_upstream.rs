@@ -229,7 +229,7 @@ fn an_upstream_that_recovers_is_found_after_the_back_off() {
         assert!(matches!(failed, Err(AcquireError::Connect { .. })));
         let opens = shard(&pool, 0).await.opens;
         let again = soon(pool.acquire()).await;
-        assert!(after.elapsed() + Duration::from_millis(5) >= pause, "no attempt within the pause");
+        assert!(after.elapsed() + Duration::from_millis(5) >= pause / 2, "half of the pause is certain");
         assert!(matches!(again, Err(AcquireError::Connect { .. })));
         assert_eq!(shard(&pool, 0).await.opens, opens + 1);
         let upstream = Upstream::start_at(address, |mut socket, _| {
@@ -309,8 +309,8 @@ fn the_pause_between_attempts_grows_and_no_attempt_is_made_for_nobody() {
         let waited = soon(handle.acquire_within(Duration::from_millis(200))).await;
         assert!(matches!(waited, Err(AcquireError::Timeout { .. })));
         let failures = shard(&pool, 0).await.connect_failures;
-        // After 4, 8, 16, 32, 64, 64 milliseconds at the earliest.
-        assert!((2..=7).contains(&failures), "{failures} attempts in 200 ms");
+        // Half of each pause is certain: after 2, 4, 8, 16 and then every 32 milliseconds at the earliest.
+        assert!((2..=11).contains(&failures), "{failures} attempts in 200 ms");
         sleep(Duration::from_millis(100)).await;
         assert_eq!(shard(&pool, 0).await.connect_failures, failures, "nobody waits");
         drop(lease);

@@ -13,10 +13,10 @@ mod tcp;
 mod unix;
 mod writer;
 
-pub use crate::runtime::driver::buffers::PooledBuf;
-pub use crate::runtime::driver::owned::{OwnedBuf, OwnedBufMut};
 #[cfg(feature = "framed")]
 pub(crate) use crate::runtime::driver::POST_CAPACITY;
+pub use crate::runtime::driver::buffers::PooledBuf;
+pub use crate::runtime::driver::owned::{OwnedBuf, OwnedBufMut};
 pub use listener::{TcpListener, UnixListener};
 pub use options::{ListenerOptions, StreamOptions};
 pub use reader::{ReadHalf, Received};

@@ -5,34 +5,27 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crossbeam_channel::Receiver;
-use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, Stream};
 
+use super::carrier::Carrier;
 use super::connection::Connection;
 use super::connector::Connector;
+use super::errands::{self, Check, ClosedAbroad, Closing, Leaving, Opening};
 use super::remote::Command;
-use super::scheduler::{Lifecycle, SlotId};
+use super::scheduler::{CloseReason, Lifecycle, SlotId};
 use super::shard::{Departure, Destination, Shard};
-use super::shared::Loan;
-use crate::runtime::executor::{contain, panic_message};
+use crate::runtime::executor::contain;
 use crate::runtime::local::Port;
-use crate::runtime::{RawPid, Sleep, context, timeout};
+use crate::runtime::{RawPid, Sleep, context};
 
 /// Commands handled before the rest of the core has its turn.
 const COMMANDS_PER_POLL: usize = 256;
-
-type Opening<C> = Pin<Box<dyn Future<Output = (SlotId, io::Result<<C as Connector>::Connection>)>>>;
-type Closing = Pin<Box<dyn Future<Output = SlotId>>>;
-/// A departing connection, once nothing is in flight on it; an unfit one says so.
-type Leaving<C> = Pin<Box<dyn Future<Output = (Departure<C>, io::Result<()>)>>>;
-type ClosedAbroad<C> = Pin<Box<dyn Future<Output = (SlotId, Destination, Loan<C>)>>>;
 
 /// Starts the actor of `shard` on its core.
 pub(crate) fn start<C: Connector>(shard: &Rc<Shard<C>>, inbox: Receiver<Command<C>>) -> RawPid {
@@ -41,6 +34,7 @@ pub(crate) fn start<C: Connector>(shard: &Rc<Shard<C>>, inbox: Receiver<Command<
         shard: Rc::clone(shard),
         inbox,
         openings: FuturesUnordered::new(),
+        checks: FuturesUnordered::new(),
         closings: FuturesUnordered::new(),
         leavings: FuturesUnordered::new(),
         closed_abroad: FuturesUnordered::new(),
@@ -75,6 +69,7 @@ struct Actor<C: Connector> {
     shard: Rc<Shard<C>>,
     inbox: Receiver<Command<C>>,
     openings: FuturesUnordered<Opening<C>>,
+    checks: FuturesUnordered<Check<C>>,
     closings: FuturesUnordered<Closing>,
     leavings: FuturesUnordered<Leaving<C>>,
     closed_abroad: FuturesUnordered<ClosedAbroad<C>>,
@@ -109,10 +104,12 @@ impl<C: Connector> Actor<C> {
             });
             self.shard.expire_forwards(now);
             self.shard.doubt_hunger(now);
+            self.shard.retry_missing(now);
         }
         self.shard.answer_calls();
         self.shard.flush();
         self.start_closing();
+        self.start_checking();
         self.start_opening();
         self.shard.return_credits();
         self.start_leaving();
@@ -121,12 +118,15 @@ impl<C: Connector> Actor<C> {
             self.shard.flush();
         }
         self.shard.settle_warmups();
+        #[cfg(feature = "framed")]
+        self.shard.tell_holders();
         self.arm_timer(cx);
         more
     }
 
     fn has_io(&self) -> bool {
         !(self.openings.is_empty()
+            && self.checks.is_empty()
             && self.closings.is_empty()
             && self.leavings.is_empty()
             && self.closed_abroad.is_empty())
@@ -143,6 +143,7 @@ impl<C: Connector> Actor<C> {
             shared.publish(self.shard.index, Lifecycle::Closed);
             self.shard.with_state(|state| state.drain_for_shutdown(Lifecycle::Closed));
         }
+        self.shard.follow();
         self.shard.look_at_others();
         self.shard.listen();
     }
@@ -179,20 +180,13 @@ impl<C: Connector> Actor<C> {
         }
         let now = self.shard.local.now();
         while let Some(slot) = self.shard.begin_open(now) {
-            let shared = Arc::clone(&self.shard.shared);
-            self.openings.push(Box::pin(async move {
-                let limit = shared.settings.connect_timeout;
-                // Inside, because a connector may panic already when it makes its future.
-                let connect = async { timeout(limit, shared.connector.connect()).await };
-                let connected = match AssertUnwindSafe(connect).catch_unwind().await {
-                    Ok(Ok(result)) => result,
-                    Ok(Err(elapsed)) => Err(io::Error::new(io::ErrorKind::TimedOut, elapsed)),
-                    Err(panic) => {
-                        Err(io::Error::other(format!("the connector panicked: {}", panic_message(&*panic))))
-                    }
-                };
-                (slot, connected)
-            }));
+            self.openings.push(errands::open(&self.shard.shared, slot, self.shard.refreshes()));
+        }
+    }
+
+    fn start_checking(&mut self) {
+        while let Some((slot, carrier)) = self.shard.with_state(|state| state.poll_check()) {
+            self.checks.push(errands::check(&self.shard.shared, slot, self.shard.refreshes(), carrier));
         }
     }
 
@@ -200,38 +194,34 @@ impl<C: Connector> Actor<C> {
         while let Some((slot, carrier, reason)) = self.shard.with_state(|state| state.poll_close()) {
             let Some(connection) = self.shard.unload(carrier) else { continue };
             tracing::trace!(pool = self.shard.shared.id, ?reason, "closing a connection");
-            self.closings.push(Box::pin(async move {
-                // A panic must not cost the slot, not even one in making the future.
-                let _ = AssertUnwindSafe(async { connection.close().await }).catch_unwind().await;
-                slot
-            }));
+            self.closings.push(errands::close(&self.shard.shared, slot, connection, reason));
         }
     }
 
     fn start_leaving(&mut self) {
-        for mut departure in self.shard.take_departures() {
-            if let Destination::Close { .. } = departure.to {
-                self.closed_abroad.push(Box::pin(async move {
-                    let Departure { slot, connection, to, loan } = departure;
-                    let close = async { connection.close().await };
-                    let _ = AssertUnwindSafe(close).catch_unwind().await;
-                    (slot, to, loan)
-                }));
+        let shared = &self.shard.shared;
+        for departure in self.shard.take_departures() {
+            if let Destination::Close { reason, .. } = departure.to {
+                self.closed_abroad.push(errands::close_abroad(shared, departure, reason));
             } else {
-                self.leavings.push(Box::pin(async move {
-                    let quiesced = poll_fn(|cx| departure.connection.poll_quiesce(cx)).await;
-                    (departure, quiesced)
-                }));
+                self.leavings.push(errands::leave(shared, departure));
             }
         }
     }
 
-    /// Collects what has been opened, closed or made ready to leave; true when something was.
+    /// Collects what has been opened, checked, closed or made ready to leave; true when something was.
     fn poll_io(&mut self, cx: &mut Context<'_>) -> bool {
         let mut progress = false;
-        while let Poll::Ready(Some((slot, connected))) = Pin::new(&mut self.openings).poll_next(cx) {
+        while let Poll::Ready(Some((slot, refreshes, connected))) = Pin::new(&mut self.openings).poll_next(cx)
+        {
             progress = true;
-            self.connected(slot, connected);
+            self.connected(slot, refreshes, connected);
+        }
+        while let Poll::Ready(Some((slot, refreshes, carrier, passed))) =
+            Pin::new(&mut self.checks).poll_next(cx)
+        {
+            progress = true;
+            self.checked(slot, refreshes, carrier, passed);
         }
         while let Poll::Ready(Some(slot)) = Pin::new(&mut self.closings).poll_next(cx) {
             progress = true;
@@ -250,12 +240,15 @@ impl<C: Connector> Actor<C> {
         progress
     }
 
-    fn connected(&self, slot: SlotId, connected: io::Result<C::Connection>) {
+    fn connected(&self, slot: SlotId, refreshes: u64, connected: io::Result<C::Connection>) {
         let shard = &self.shard;
         match connected {
             Ok(connection) => {
                 let mut carrier = shard.load(shard.index, slot, connection);
                 shard.with_state(|state| {
+                    if refreshes != shard.refreshes() && !shard.is_current(&carrier) {
+                        return state.handle_connected_in_vain(slot, carrier);
+                    }
                     if !state.has_waiters() {
                         carrier.arm();
                     }
@@ -271,6 +264,22 @@ impl<C: Connector> Actor<C> {
         }
     }
 
+    fn checked(&self, slot: SlotId, refreshes: u64, mut carrier: Box<Carrier<C>>, passed: io::Result<()>) {
+        let shard = &self.shard;
+        shard.with_state(|state| match passed {
+            Ok(()) if refreshes != shard.refreshes() && !shard.is_current(&carrier) => {
+                state.handle_unhealthy(slot, carrier, CloseReason::Superseded);
+            }
+            Ok(()) if carrier.is_quiet() => {
+                if !state.has_waiters() {
+                    carrier.arm();
+                }
+                state.handle_checked(slot, carrier);
+            }
+            _ => state.handle_unhealthy(slot, carrier, CloseReason::Unhealthy),
+        });
+    }
+
     fn leave(&self, departure: Departure<C>, quiesced: io::Result<()>) {
         let Departure { slot, connection, to, loan } = departure;
         let connection = match quiesced {
@@ -282,8 +291,8 @@ impl<C: Connector> Actor<C> {
         };
         self.shard.keep_reference(loan.settled());
         match to {
-            Destination::Asker { shard, token } => {
-                self.shard.lend_failed(slot, connection, shard, token);
+            Destination::Asker { asker, waited } => {
+                self.shard.lend_failed(slot, connection, asker, waited);
             }
             Destination::Home { shard } | Destination::Close { shard, .. } => {
                 let mut carrier = self.shard.load(shard, slot, connection);
@@ -336,6 +345,7 @@ impl<C: Connector> Drop for Actor<C> {
         context::enter(&shard.local.clone(), || {
             // What is on these counts until it is dropped.
             contain("pooled connections", || self.openings.clear());
+            contain("pooled connections", || self.checks.clear());
             contain("pooled connections", || self.closings.clear());
             contain("pooled connections", || self.leavings.clear());
             contain("pooled connections", || self.closed_abroad.clear());

@@ -48,12 +48,20 @@ impl Settings {
     }
 }
 
+/// Whether a core may have so many slots.
+pub(crate) fn check_slots(slots: usize) -> Result<(), BuildError> {
+    match slots {
+        1..=65_536 => Ok(()),
+        got => Err(BuildError::InvalidSetting { what: "slots_per_core", expected: "1 to 65,536", got }),
+    }
+}
+
 /// Settings of a pool. Made by [`Pool::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct PoolBuilder<C> {
-    connector: C,
-    settings: Settings,
+    pub(super) connector: C,
+    pub(super) settings: Settings,
 }
 
 impl<C: Connector> PoolBuilder<C> {
@@ -110,7 +118,8 @@ impl<C: Connector> PoolBuilder<C> {
     /// nothing is opened until it is asked for). They are missing as soon as they are leased, and are opened again at
     /// the end of that turn; neither [`idle_timeout`](PoolBuilder::idle_timeout) nor
     /// [`max_lifetime`](PoolBuilder::max_lifetime) makes them fewer. More than there are slots means all slots.
-    /// See [`Pool::prewarm`].
+    /// Where [`max_connections`](PoolBuilder::max_connections) leaves none for them, they are done without, and tried for
+    /// again ten times a second; where another core's acquires wait, they are given up. See [`Pool::prewarm`].
     pub fn min_idle(mut self, connections: usize) -> Self {
         self.settings.keep.min_idle = connections;
         self
@@ -172,9 +181,42 @@ impl<C: Connector> PoolBuilder<C> {
     }
 
     /// How long a shard waits after a failed attempt to connect before the next: from `initial`, doubling with each
-    /// failure, up to `max`; 10 ms to 1 s by default.
+    /// failure, up to `max`; 10 ms to 1 s by default. Each pause is drawn between half of that and all of it, so that
+    /// shards and processes do not come back all at once.
     pub fn connect_backoff(mut self, initial: Duration, max: Duration) -> Self {
         self.settings.backoff = Backoff { initial, max: max.max(initial), ..self.settings.backoff };
+        self
+    }
+
+    /// After so many failed attempts in a row (5 by default; those that fail together count once) a shard stops letting
+    /// acquires wait for one that succeeds: while it has no connection at all, and until the pause is over, they get
+    /// [`AcquireError::Connect`](super::AcquireError::Connect) with the last attempt's error at once. After the pause
+    /// the next acquire, or a connection that [`min_idle`](PoolBuilder::min_idle) misses, makes a single attempt, and
+    /// its success ends all that. Zero counts as one.
+    pub fn breaker(mut self, failures: u32) -> Self {
+        self.settings.backoff.breaker = Some(failures.max(1));
+        self
+    }
+
+    /// Lets acquires wait for the end of every pause.
+    pub fn no_breaker(mut self) -> Self {
+        self.settings.backoff.breaker = None;
+        self
+    }
+
+    /// Checks connections that have been idle for `interval`, and again whenever they have been idle for as long since,
+    /// by [`Connector::check`]; off by default. A check may take as long as an attempt to connect. Connections under
+    /// check cannot be leased; those that fail are closed. `max_connecting` of them are checked at the same time.
+    pub fn health_check(mut self, interval: Duration) -> Self {
+        self.settings.keep.check_interval = Some(interval);
+        self
+    }
+
+    /// How long closing a connection may take, with the connector's [`before_close`](Connector::before_close), and how
+    /// long one may take to become fit to leave its core; 5 s by default. The connection is dropped then. Until then it
+    /// occupies its slot, and [`Pool::close`] waits for it.
+    pub fn close_timeout(mut self, limit: Duration) -> Self {
+        self.settings.close_timeout = limit;
         self
     }
 
@@ -183,15 +225,16 @@ impl<C: Connector> PoolBuilder<C> {
     /// # Errors
     /// [`BuildError`] for a setting out of range, or a runtime that has ended.
     pub fn build(self, runtime: &RuntimeHandle) -> Result<Pool<C>, BuildError> {
+        check_slots(self.settings.slots)?;
+        // Without a waiter, something else must call for opens.
+        let fewest_waiters = usize::from(self.settings.keep.min_idle == 0);
         let ranges = [
-            ("slots_per_core", self.settings.slots, 1 << 16, "1 to 65,536"),
-            ("max_connections", self.settings.max_connections, UNLIMITED, "1 to 1,073,741,824"),
-            ("max_waiters", self.settings.max_waiters, 1 << 24, "1 to 16,777,216"),
-            ("max_connecting", self.settings.max_connecting, usize::MAX, "at least 1"),
+            ("max_connections", self.settings.max_connections, 1..=UNLIMITED, "1 to 1,073,741,824"),
+            ("max_waiters", self.settings.max_waiters, fewest_waiters..=1 << 24, "1 to 16,777,216"),
+            ("max_connecting", self.settings.max_connecting, 1..=usize::MAX, "at least 1"),
         ];
-        let keep = &self.settings.keep;
-        for (what, got, most, expected) in ranges {
-            if !(1..=most).contains(&got) && !(what == "max_waiters" && got == 0 && keep.min_idle > 0) {
+        for (what, got, range, expected) in ranges {
+            if !range.contains(&got) {
                 return Err(BuildError::InvalidSetting { what, expected, got });
             }
         }

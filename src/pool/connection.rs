@@ -13,6 +13,10 @@ pub trait Connection: Sized + 'static {
     /// The connection between two cores, used by nobody.
     type Detached: Send + 'static;
 
+    /// Whether it can leave its core. Of a pool whose connections cannot, only handles of the shard's own core get
+    /// leases; others are refused with [`AcquireError::OtherCore`](super::AcquireError::OtherCore).
+    const MOVES: bool = true;
+
     /// Nothing unread, nothing in flight, no end or error seen: fit for the next exchange. Asked before each lease and
     /// after each exchange, so it must not wait or make system calls; and asked in the middle of the scheduler's
     /// decisions, so it must not use the pool. A panic in it can fail the shard.

@@ -46,6 +46,10 @@ pub enum AcquireError {
     /// The handle was deregistered.
     #[error("the handle was deregistered")]
     Deregistered,
+    /// The handle is bound to another core's shard, and the pool's connections do not
+    /// [move](super::Connection::MOVES) between cores.
+    #[error("connections of this pool stay on their core; use a handle bound to the core it is used on")]
+    OtherCore,
 }
 
 impl AcquireError {

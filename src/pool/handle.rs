@@ -175,6 +175,10 @@ impl<C: Connector> Acquire<'_, C> {
         timeout: Option<Duration>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Lease<C>, AcquireError>> {
+        if !C::Connection::MOVES {
+            self.stage = Stage::Done;
+            return Poll::Ready(Err(AcquireError::OtherCore));
+        }
         let Handle { shard, home, id, .. } = self.handle;
         match shard.forward(*home, *id, timeout, cx) {
             Ok(token) => {

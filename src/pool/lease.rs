@@ -111,8 +111,52 @@ impl<C: Connector> Lease<C> {
             return Err(ExchangeError::Dirty);
         };
         let result = operation(connection).await;
-        carrier.clean = connection.is_quiet();
+        // After a success it may be that the socket is only not to be leased again.
+        if result.is_err() && !connection.is_quiet() {
+            // Not by what this lease did with it: it counts as broken, as in `mark_broken`.
+            carrier.armed = true;
+            carrier.clean = false;
+        }
         result.map_err(ExchangeError::Failed)
+    }
+
+    /// The connection, for whoever answers for what is done with it.
+    #[cfg(feature = "framed")]
+    pub(super) fn connection_mut(&mut self) -> Option<&mut C::Connection> {
+        self.0.as_mut()?.connection.as_mut()
+    }
+
+    /// Nothing has arrived that nobody asked for, and nothing is in flight.
+    #[cfg(feature = "framed")]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.carrier().is_quiet()
+    }
+
+    /// Has `watch` told when something arrives while this lease is not used.
+    #[cfg(feature = "framed")]
+    pub(super) fn watch(&mut self, watch: crate::runtime::Watch) {
+        let Some(carrier) = &mut self.0 else { unreachable!("the carrier leaves with the lease") };
+        if let Some(connection) = &mut carrier.connection {
+            connection.arm(watch);
+            // The pool's own watch is void.
+            carrier.armed = false;
+        }
+    }
+
+    /// Has `watch` told when this lease is to be the connection's last, because it is too old, one too many or leads to
+    /// the wrong place: for one who would keep the lease for long.
+    #[cfg(feature = "framed")]
+    pub(super) fn hold(&self, watch: crate::runtime::Watch) {
+        let Carrier { shard, slot, .. } = self.carrier();
+        shard.hold(*slot, watch);
+    }
+
+    /// The connection broke while nobody used it: it is closed, and counted so.
+    #[cfg(feature = "framed")]
+    pub(super) fn mark_broken(&mut self) {
+        let Some(carrier) = &mut self.0 else { unreachable!("the carrier leaves with the lease") };
+        carrier.armed = true;
+        carrier.clean = false;
     }
 
     /// Whether the connection is fit for another exchange as far as this lease has seen.

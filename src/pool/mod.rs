@@ -7,10 +7,12 @@
 //! uncontended local acquire and release.
 
 mod actor;
+mod addresses;
 mod carrier;
 mod config;
 mod connection;
 mod connector;
+mod errands;
 mod error;
 #[cfg(feature = "framed")]
 mod framed;
@@ -22,8 +24,11 @@ mod remote;
 mod scheduler;
 mod shard;
 mod shared;
+#[cfg(feature = "framed")]
+mod sharing;
 mod stats;
 
+pub use addresses::{Addresses, Resolve};
 pub use config::{Fairness, PoolBuilder};
 pub use connection::Connection;
 pub use connector::{Connector, TcpConnector, UnixConnector};
@@ -34,4 +39,10 @@ pub use handle::{Acquire, Handle};
 pub use lease::Lease;
 pub use pools::Pool;
 pub use scheduler::CloseReason;
+pub use shared::Refresh;
+#[cfg(feature = "framed")]
+pub use sharing::{
+    ById, Gated, GatedSession, Identify, InOrder, Matching, PipelineError, Pipelined, PipelinedBuilder,
+    PipelinedSession, SharedBuilder, SocketFailure, TurnError,
+};
 pub use stats::{PoolStats, ShardStats};

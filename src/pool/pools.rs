@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_channel::oneshot;
 use rustc_hash::FxHasher;
 
-use super::config::{PoolBuilder, Settings};
+use super::config::{PoolBuilder, Settings, check_slots};
 use super::connector::Connector;
 use super::error::{AcquireError, BuildError};
 use super::handle::Handle;
@@ -18,7 +18,7 @@ use super::ledger::UNLIMITED;
 use super::remote::Command;
 use super::scheduler::{Lifecycle, Refusal};
 use super::shard::Shard;
-use super::shared::Shared;
+use super::shared::{Refresh, Shared};
 use super::stats::PoolStats;
 use crate::runtime::local::Local;
 use crate::runtime::mesh::Mail;
@@ -103,6 +103,7 @@ impl<C: Connector> Pool<C> {
     ) -> Result<Pool<C>, BuildError> {
         let shared = Shared::new(connector, settings, runtime);
         let users = Arc::new(Users(Arc::clone(&shared)));
+        shared.connector.attached(Refresh::of(&shared));
         for (shard, mailbox) in runtime.mailboxes().iter().enumerate() {
             let order = Installation { shared: Arc::clone(&shared), shard };
             let install = Mail::Run(Box::new(move || {
@@ -125,7 +126,8 @@ impl<C: Connector> Pool<C> {
     }
 
     /// A handle bound to the shard of `core`, for use on the current core. When that is another one, its acquires are
-    /// forwarded there, and the connections it leases come over for the length of the lease.
+    /// forwarded there, and the connections it leases come over for the length of the lease; those of a pool whose
+    /// connections do not [move](super::Connection::MOVES) are refused.
     ///
     /// # Errors
     /// [`UnknownCore`] when `core` is not of the pool's runtime.
@@ -162,6 +164,11 @@ impl<C: Connector> Pool<C> {
     pub async fn acquire(&self) -> Result<Lease<C>, AcquireError> {
         let handle = self.handle();
         handle.acquire().await
+    }
+
+    #[cfg(feature = "framed")]
+    pub(super) fn connector(&self) -> &C {
+        &self.shared.connector
     }
 
     #[track_caller]
@@ -221,6 +228,24 @@ impl<C: Connector> Pool<C> {
         }
         self.shared.set_max_connections(limit);
         Ok(())
+    }
+
+    /// Gives every core so many slots from its next turn on (1 to 65,536). Where that is more, waiters are served from
+    /// them at once. Where it is fewer, vacant slots go first, then the connections that were idle for longest; what is
+    /// leased beyond that is closed when its lease ends, and no lease is broken.
+    ///
+    /// # Errors
+    /// [`BuildError::InvalidSetting`] for a number out of range.
+    pub fn resize(&self, slots_per_core: usize) -> Result<(), BuildError> {
+        check_slots(slots_per_core)?;
+        self.shared.resize(slots_per_core);
+        Ok(())
+    }
+
+    /// Has every core ask the connector which of its connections are still [current](Connector::is_current). Of those
+    /// that are not, the idle ones are closed, and leased ones when their lease ends.
+    pub fn refresh(&self) {
+        self.shared.refresh();
     }
 
     /// Opens connections on every core until each has [`min_idle`](PoolBuilder::min_idle) of them. The pool does so by

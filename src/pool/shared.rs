@@ -3,7 +3,7 @@
 //! Never: a slot, a waiter or a connection. Those are their core's alone.
 
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -26,12 +26,57 @@ pub(crate) struct Shared<C: Connector> {
     pub(crate) links: Box<[ShardLink<C>]>,
     pub(crate) ledger: Ledger,
     closing: AtomicBool,
-    /// Moves on with every change of `closing`, of any shard's status and of what the ledger asks of shards, after the
-    /// change: a shard that sees it unmoved has nothing new to look at.
+    /// Moves on with every change of what the shards are told here, of any shard's status and of what the ledger asks of
+    /// shards, after the change: a shard that sees it unmoved has nothing new to look at.
     epoch: AtomicU64,
     handle_ids: AtomicU64,
+    /// How many slots each shard is to have.
+    slots: AtomicUsize,
+    /// How often the shards were asked to look whether their connections are still of use.
+    refreshes: AtomicU64,
     ended: AtomicUsize,
     end_waiters: Mutex<Vec<Waker>>,
+}
+
+/// Has a pool look which of its connections are still of use, as [`Pool::refresh`](super::Pool::refresh) does. From any
+/// thread; does not keep the pool alive.
+#[derive(Clone)]
+pub struct Refresh(Weak<dyn Refreshable>);
+
+trait Refreshable: Send + Sync {
+    fn refresh(&self);
+}
+
+impl Refresh {
+    pub(crate) fn of<C: Connector>(shared: &Arc<Shared<C>>) -> Refresh {
+        let shared: Weak<Shared<C>> = Arc::downgrade(shared);
+        Refresh(shared)
+    }
+
+    /// Has every core's connections looked at, soon.
+    pub fn notify(&self) {
+        if let Some(pool) = self.0.upgrade() {
+            pool.refresh();
+        }
+    }
+
+    /// Whether the pool has gone.
+    pub fn is_stale(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+impl std::fmt::Debug for Refresh {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Refresh").field("stale", &self.is_stale()).finish()
+    }
+}
+
+impl<C: Connector> Refreshable for Shared<C> {
+    fn refresh(&self) {
+        self.refreshes.fetch_add(1, Ordering::AcqRel);
+        self.announce();
+    }
 }
 
 /// One shard as the other cores see it.
@@ -69,6 +114,7 @@ impl<C: Connector> Shared<C> {
                 }
             })
             .collect();
+        let slots = settings.slots;
         Arc::new(Shared {
             id: POOL_IDS.fetch_add(1, Ordering::Relaxed),
             connector,
@@ -78,6 +124,8 @@ impl<C: Connector> Shared<C> {
             closing: AtomicBool::new(false),
             epoch: AtomicU64::new(1),
             handle_ids: AtomicU64::new(1),
+            slots: AtomicUsize::new(slots),
+            refreshes: AtomicU64::new(0),
             ended: AtomicUsize::new(0),
             end_waiters: Mutex::new(Vec::new()),
         })
@@ -110,6 +158,28 @@ impl<C: Connector> Shared<C> {
         self.epoch.fetch_add(1, Ordering::AcqRel);
         for link in &self.links {
             link.mailbox.nudge();
+        }
+    }
+
+    /// How often the shards were asked to look whether their connections are still of use.
+    pub(crate) fn refreshes(&self) -> u64 {
+        self.refreshes.load(Ordering::Acquire)
+    }
+
+    /// Has every shard look whether its connections are still of use.
+    pub(crate) fn refresh(&self) {
+        Refreshable::refresh(self);
+    }
+
+    /// How many slots each shard is to have.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.load(Ordering::Acquire)
+    }
+
+    /// Has every shard have so many slots. Not behind any command; of two in a row only the last may be seen.
+    pub(crate) fn resize(&self, slots: usize) {
+        if self.slots.swap(slots, Ordering::AcqRel) != slots {
+            self.announce();
         }
     }
 

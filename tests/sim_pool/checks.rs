@@ -32,7 +32,8 @@ impl World {
             if shard.scheduler_failures != 0 {
                 fault("a scheduler has failed");
             }
-            let (fates, there) = (fates(shard), (shard.idle + shard.leased + shard.opening) as u64);
+            let (fates, there) =
+                (fates(shard), (shard.idle + shard.leased + shard.opening + shard.checking) as u64);
             let pending = shard.acquires.wrapping_sub(fates);
             if pending < shard.waiting as u64 || pending > (shard.waiting + shard.leased) as u64 {
                 fault("every acquire has one fate");
@@ -43,7 +44,9 @@ impl World {
             if shard.credits < shard.connections() && !killed {
                 fault("a connection has no credit");
             }
-            if shard.connections() > plan.slots || shard.waiting > plan.max_waiters {
+            // The counts of a killed one are those of its last moment.
+            let slots = if killed { usize::MAX } else { self.ledger.book().slots.1 };
+            if shard.connections() > slots || shard.waiting > plan.max_waiters {
                 fault("a limit is exceeded");
             }
             if shard.waiting > 0 && shard.idle > 0 {
@@ -53,10 +56,26 @@ impl World {
         stats
     }
 
-    /// All is given back, and pool, connector and upstream agree on what there is.
+    /// All is given back, and pool, connector and upstream agree on what there is. Where connections come and go by
+    /// themselves, it is enough that they agree at some moment.
     pub async fn check_quiet(&self, pool: &TrackedPool) {
-        let stats = self.look(pool).await;
+        let plan = &self.ledger.plan;
+        let restless = plan.max_lifetime.is_some() || plan.health_check.is_some() || plan.min_idle > 0;
+        let mut looks = if restless { 400 } else { 1 };
+        loop {
+            let stats = self.look(pool).await;
+            let mut faults = self.disagreements(&stats);
+            looks -= 1;
+            if faults.is_empty() || looks == 0 {
+                return self.ledger.book().faults.append(&mut faults);
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn disagreements(&self, stats: &PoolStats) -> Vec<String> {
         let (upstream, strangers) = self.ledger.upstream_counts();
+        let plan = &self.ledger.plan;
         let book = &mut *self.ledger.book();
         let mut faults = Vec::new();
         let (all, limit) = (book.live.iter().sum::<usize>(), book.max_connections.0);
@@ -64,11 +83,20 @@ impl World {
             faults.push(format!("{all} connections are left, and {limit} may be"));
         }
         book.max_connections.1 = limit;
-        book.tally.rebalanced = stats.sum(|shard| shard.closed_for(CloseReason::Rebalanced));
-        book.tally.hungry_waits = stats.sum(|shard| shard.hungry_waits);
+        let slots = book.slots.0;
+        let tally = &mut book.tally;
+        let closed = |reason| stats.sum(|shard| shard.closed_for(reason));
+        tally.rebalanced = closed(CloseReason::Rebalanced);
+        tally.hungry_waits = stats.sum(|shard| shard.hungry_waits);
+        tally.idled = closed(CloseReason::Idle);
+        tally.expired = closed(CloseReason::Expired);
+        tally.superseded = closed(CloseReason::Superseded);
+        tally.resized = closed(CloseReason::Resized);
+        tally.prepared = stats.sum(|shard| shard.opens.saturating_sub(shard.acquires));
         if book.held != 0 || strangers != 0 {
             faults.push(format!("{} leases are out, {strangers} connections are nobody's", book.held));
         }
+        let reachable = book.killed[plan.temper.core].is_none() && plan.max_connections.is_none();
         for (position, shard) in stats.shards.iter().enumerate() {
             let idle = if book.killed[position].is_some() { 0 } else { shard.idle };
             if book.live[position] != idle || upstream[position] != idle {
@@ -80,15 +108,24 @@ impl World {
             if book.killed[position].is_some() {
                 continue;
             }
-            if (shard.waiting, shard.leased, shard.opening, shard.closing) != (0, 0, 0, 0) {
+            if (shard.waiting, shard.leased, shard.opening + shard.checking, shard.closing) != (0, 0, 0, 0) {
                 faults.push(format!("shard {position} is not quiet: {shard:?}"));
+            }
+            if reachable && shard.idle < plan.min_idle.min(slots) {
+                faults.push(format!("shard {position} keeps too few: {shard:?}"));
+            }
+            if plan.idle_timeout.is_some_and(|limit| limit * 2 < CALM) && shard.idle > plan.min_idle {
+                faults.push(format!("shard {position} keeps too many: {shard:?}"));
             }
             let attempts = (book.attempts[position], book.failed_attempts[position]);
             if attempts != (shard.opens, shard.connect_failures) {
                 faults.push(format!("shard {position}: {attempts:?} attempts, and it counts {shard:?}"));
             }
         }
-        book.faults.append(&mut faults);
+        if faults.is_empty() {
+            book.slots.1 = slots;
+        }
+        faults
     }
 
     /// Every slot of every shard that is left can be leased, all at the same time.
@@ -111,7 +148,7 @@ impl World {
             }
             let mut leases = Vec::new();
             let limit = self.ledger.book().max_connections.0;
-            let slots = plan.slots.min(limit);
+            let slots = self.ledger.book().slots.0.min(limit);
             for slot in 0..slots {
                 match self.lease_at_last(&tenant).await {
                     Ok(leased) => leases.push(leased),
@@ -134,7 +171,11 @@ impl World {
                 drop(leases.pop());
             };
             let (served, ()) = futures_util::future::join(waiter, release).await;
-            if !matches!(served, Some(Ok(_))) {
+            // The lease may have been the connection's last, and the next connection may not come about.
+            let replaced = |error: &AcquireError| plan.max_lifetime.is_some() && error.is_connection_fault();
+            let fair =
+                matches!(&served, Some(Ok(_))) || matches!(&served, Some(Err(error)) if replaced(error));
+            if !fair {
                 let how = served.map(|served| served.map(drop));
                 self.ledger.fault(format!("a waiter of shard {home} is not served by a release: {how:?}"));
             }

@@ -64,6 +64,19 @@ impl Connector for TrackedConnector {
         }
         result
     }
+
+    async fn check(&self, connection: &mut Tracked) -> io::Result<()> {
+        self.ledger.book().tally.checks += 1;
+        let tag = self.ledger.number();
+        match connection.ask(&[tag]).await? == [tag] {
+            true => Ok(()),
+            false => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    fn is_current(&self, connection: &Tracked) -> bool {
+        connection.mark.id >= self.ledger.book().moved
+    }
 }
 
 /// Counts an attempt that did not come to a connection, however it ended.

@@ -30,6 +30,14 @@ pub struct Tally {
     /// Connections that one core gave up for another.
     pub rebalanced: u64,
     pub hungry_waits: u64,
+    /// Connections that were idle for too long, that were too old, of no use any more, or too many.
+    pub idled: u64,
+    pub expired: u64,
+    pub superseded: u64,
+    pub resized: u64,
+    /// Opens of a shard beyond its acquires.
+    pub prepared: u64,
+    pub checks: u64,
     /// The most that an acquire took beyond its limit, in nanoseconds.
     pub overrun: u64,
 }
@@ -51,6 +59,12 @@ impl Tally {
         self.kills += other.kills;
         self.rebalanced += other.rebalanced;
         self.hungry_waits += other.hungry_waits;
+        self.idled += other.idled;
+        self.expired += other.expired;
+        self.superseded += other.superseded;
+        self.resized += other.resized;
+        self.prepared += other.prepared;
+        self.checks += other.checks;
         self.overrun = self.overrun.max(other.overrun);
     }
 }
@@ -68,6 +82,10 @@ pub struct Book {
     pub live: Vec<usize>,
     /// The most connections that all shards together may have, and may still have had since the limit was lowered.
     pub max_connections: (usize, usize),
+    /// The same of the slots of each shard.
+    pub slots: (usize, usize),
+    /// Connections of an earlier number are of no use any more.
+    pub moved: u64,
     pub attempts: Vec<u64>,
     pub failed_attempts: Vec<u64>,
     pub held: usize,
@@ -93,7 +111,7 @@ pub struct Ledger {
 
 impl Ledger {
     pub fn new(plan: Plan) -> Ledger {
-        let limit = plan.max_connections.unwrap_or(plan.slots * plan.cores);
+        let limit = plan.max_connections.unwrap_or(usize::MAX);
         let book = Book {
             random: Random::new(plan.seed ^ 0x626f_6f6b),
             friendly: false,
@@ -101,6 +119,8 @@ impl Ledger {
             killed: vec![None; plan.cores],
             live: vec![0; plan.cores],
             max_connections: (limit, limit),
+            slots: (plan.slots, plan.slots),
+            moved: 0,
             attempts: vec![0; plan.cores],
             failed_attempts: vec![0; plan.cores],
             held: 0,
@@ -165,12 +185,11 @@ pub struct Mark {
 impl Mark {
     pub fn new(ledger: &Ledger, shard: usize) -> Mark {
         let id = ledger.number();
-        let slots = ledger.plan.slots;
-        let (live, all, most) = {
+        let (live, slots, all, most) = {
             let mut book = ledger.book();
             book.attempts[shard] += 1;
             book.live[shard] += 1;
-            (book.live[shard], book.live.iter().sum::<usize>(), book.max_connections.1)
+            (book.live[shard], book.slots.1, book.live.iter().sum::<usize>(), book.max_connections.1)
         };
         if all > most {
             ledger.fault(format!("there are {all} connections, and {most} may be"));

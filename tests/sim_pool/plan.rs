@@ -19,6 +19,11 @@ pub struct Plan {
     pub acquire_timeout: Option<Duration>,
     pub connect_timeout: Duration,
     pub backoff: (Duration, Duration),
+    pub breaker: Option<u32>,
+    pub min_idle: usize,
+    pub idle_timeout: Option<Duration>,
+    pub max_lifetime: Option<Duration>,
+    pub health_check: Option<Duration>,
     /// The connector asks the upstream something before a connection counts as open.
     pub handshake: bool,
     pub temper: Temper,
@@ -67,6 +72,10 @@ pub enum Mishap {
     Kill(usize),
     /// So many connections over all cores are enough.
     Limit(usize),
+    /// So many slots on each core are enough.
+    Resize(usize),
+    /// No connection that there is now is of use any more.
+    Move,
     Close,
     /// A close whose future is dropped.
     CloseAndForget,
@@ -92,6 +101,8 @@ impl Plan {
         let Temper { silent, connect_faults, connection_faults, .. } = self.temper;
         let harmless = |(_, mishap): &(Duration, Mishap)| matches!(mishap, Mishap::Limit(_) | Mishap::Look);
         [silent, connect_faults, connection_faults].iter().all(|chances| *chances == usize::MAX)
+            && self.max_lifetime.is_none()
+            && self.health_check.is_none()
             && self.mishaps.iter().all(harmless)
     }
 
@@ -156,6 +167,19 @@ impl Plan {
                 mishaps.push((random.up_to(Duration::from_millis(60)), limit));
             }
         }
+        let changes = random.one_in(3);
+        if changes {
+            for _ in 0..1 + random.below(3) {
+                let change =
+                    if random.one_in(3) { Mishap::Move } else { Mishap::Resize(1 + random.below(4)) };
+                mishaps.push((random.up_to(Duration::from_millis(60)), change));
+            }
+        }
+        let ages = random.one_in(2);
+        let age = |random: &mut Random, times: &[u64]| {
+            let time = random.pick(times);
+            (ages && time > 0).then(|| Duration::from_millis(time))
+        };
         mishaps.sort_by_key(|(at, _)| *at);
         Plan {
             seed,
@@ -175,6 +199,11 @@ impl Plan {
             ]),
             connect_timeout: random.pick(&[Duration::from_millis(3), Duration::from_millis(30)]),
             backoff: (Duration::from_millis(backoff), Duration::from_millis(backoff * 8)),
+            breaker: random.pick(&[None, Some(1), Some(3), Some(5)]),
+            min_idle: if random.one_in(2) { random.below(4) } else { 0 },
+            idle_timeout: age(random, &[0, 10, 50, 300]),
+            max_lifetime: age(random, &[0, 30, 200]),
+            health_check: age(random, &[0, 0, 40]),
             handshake: random.one_in(3),
             temper,
             clients,

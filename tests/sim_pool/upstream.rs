@@ -118,7 +118,7 @@ impl Drop for Entry {
 
 /// More connections of a shard than it has slots may be seen only for as long as the news of a close is on its way.
 fn check_count(ledger: &Ledger) {
-    let slots = ledger.plan.slots;
+    let slots = ledger.book().slots.1;
     let (counts, _) = ledger.upstream_counts();
     if counts.iter().all(|count| *count <= slots) {
         return;

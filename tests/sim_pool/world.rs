@@ -115,6 +115,20 @@ impl World {
             .fairness(plan.fairness)
             .connect_timeout(plan.connect_timeout)
             .connect_backoff(plan.backoff.0, plan.backoff.1);
+        builder = builder.min_idle(plan.min_idle).lifetime_jitter(0.5);
+        if let Some(limit) = plan.idle_timeout {
+            builder = builder.idle_timeout(limit);
+        }
+        if let Some(limit) = plan.max_lifetime {
+            builder = builder.max_lifetime(limit);
+        }
+        if let Some(interval) = plan.health_check {
+            builder = builder.health_check(interval);
+        }
+        builder = match plan.breaker {
+            Some(failures) => builder.breaker(failures),
+            None => builder.no_breaker(),
+        };
         builder = match plan.acquire_timeout {
             Some(limit) => builder.acquire_timeout(limit),
             None => builder.no_acquire_timeout(),
@@ -143,6 +157,9 @@ impl World {
         drop(watch);
         self.calm_down().await;
         if self.ledger.book().closing.is_none() {
+            if timeout(CALM, pool.prewarm()).await.is_err() {
+                self.ledger.fault("prewarm() does not return");
+            }
             self.check_quiet(&pool).await;
             self.check_capacity(&pool).await;
         }
@@ -192,6 +209,17 @@ impl World {
                     book.max_connections = (limit, limit.max(if limit < before { most } else { 0 }));
                     drop(book);
                     pool.set_max_connections(limit).unwrap();
+                }
+                Mishap::Resize(slots) => {
+                    let mut book = self.ledger.book();
+                    book.slots = (slots, slots.max(book.slots.1));
+                    drop(book);
+                    pool.resize(slots).unwrap();
+                }
+                Mishap::Move => {
+                    let moved = self.ledger.number();
+                    self.ledger.book().moved = moved;
+                    pool.refresh();
                 }
                 Mishap::Look => drop(self.look(&pool).await),
             }

@@ -16,7 +16,7 @@ use crate::pool::lease::Lease;
 /// A frame that says which request or reply it is.
 pub trait Correlated {
     /// What a request and its reply have in common.
-    type Id: Clone + Eq + std::hash::Hash + 'static;
+    type Id: Eq + std::hash::Hash + 'static;
 
     /// This frame's id.
     fn correlation_id(&self) -> Self::Id;
@@ -100,10 +100,7 @@ impl<C: Connector> Lease<C> {
     pub async fn call<Request>(
         &mut self,
         request: Request,
-    ) -> Result<
-        <C::Connection as Call<Request>>::Reply,
-        ExchangeError<<C::Connection as Call<Request>>::Error>,
-    >
+    ) -> Result<<C::Connection as Call<Request>>::Reply, ExchangeError<<C::Connection as Call<Request>>::Error>>
     where
         C::Connection: Call<Request>,
     {

@@ -31,7 +31,8 @@ const KEPT_CAPACITY: usize = 16 * 1024;
 /// As for the stream.
 pub struct FramedConnection<S, K> {
     stream: S,
-    codec: K,
+    /// Lent to a pipeline for as long as that uses the stream.
+    codec: Option<K>,
     received: BytesMut,
     to_send: BytesMut,
     /// Replies that requests have called for and that have not been received.
@@ -52,7 +53,7 @@ where
     pub fn new(stream: S, codec: K) -> FramedConnection<S, K> {
         FramedConnection {
             stream,
-            codec,
+            codec: Some(codec),
             received: BytesMut::new(),
             to_send: BytesMut::new(),
             outstanding: 0,
@@ -62,6 +63,14 @@ where
         }
     }
 
+    pub(super) fn stream(&self) -> &S {
+        &self.stream
+    }
+
+    pub(in crate::pool) fn stream_mut(&mut self) -> &mut S {
+        &mut self.stream
+    }
+
     /// The replies that are still to come.
     pub fn outstanding(&self) -> usize {
         self.outstanding
@@ -69,7 +78,22 @@ where
 
     /// The codec, for settings that change during a connection's life.
     pub fn codec_mut(&mut self) -> &mut K {
-        &mut self.codec
+        match &mut self.codec {
+            Some(codec) => codec,
+            None => unreachable!("a pipeline has the connection to itself"),
+        }
+    }
+
+    /// Hands stream and codec to a pipeline. Until they come back the connection counts as broken.
+    pub(in crate::pool) fn lend_codec(&mut self) -> Option<K> {
+        self.broken = true;
+        self.codec.take()
+    }
+
+    /// The pipeline has ended, with nothing left on the stream if it is `clean`.
+    pub(in crate::pool) fn return_codec(&mut self, codec: Option<K>, clean: bool) {
+        self.broken = !clean || codec.is_none();
+        self.codec = codec;
     }
 
     /// Sends a request that has one reply. Several may be sent before their replies are received, in their order.
@@ -91,7 +115,7 @@ where
         }
         let mut bytes = mem::take(&mut self.to_send);
         bytes.clear();
-        if let Err(error) = self.codec.encode(request, &mut bytes) {
+        if let Err(error) = self.codec_mut().encode(request, &mut bytes) {
             self.to_send = bytes;
             return Err(FramedError::Encode(error));
         }
@@ -147,7 +171,7 @@ where
     async fn next_frame(&mut self) -> Result<K::Item, FramedError<<K as Decoder>::Error>> {
         loop {
             if !self.received.is_empty()
-                && let Some(frame) = self.codec.decode(&mut self.received).map_err(FramedError::Decode)?
+                && let Some(frame) = self.decode()?
             {
                 self.within_frame = !self.received.is_empty();
                 return Ok(frame);
@@ -165,9 +189,17 @@ where
         }
     }
 
+    fn decode(&mut self) -> Result<Option<K::Item>, FramedError<<K as Decoder>::Error>> {
+        let mut received = mem::take(&mut self.received);
+        let decoded = self.codec_mut().decode(&mut received);
+        self.received = received;
+        decoded.map_err(FramedError::Decode)
+    }
+
     /// The peer has ended its side, which ends a frame in some protocols.
     fn last_frame(&mut self) -> Result<K::Item, FramedError<<K as Decoder>::Error>> {
-        match self.codec.decode_eof(&mut self.received) {
+        let mut received = mem::take(&mut self.received);
+        match self.codec_mut().decode_eof(&mut received) {
             Ok(Some(frame)) => Ok(frame),
             _ if self.within_frame => Err(FramedError::ClosedMidFrame),
             Err(error) => Err(FramedError::Decode(error)),
@@ -277,7 +309,9 @@ where
         if !self.is_quiet() {
             return Err(self);
         }
-        let FramedConnection { stream, codec, .. } = self;
+        let FramedConnection { stream, codec: Some(codec), .. } = self else {
+            unreachable!("a connection whose codec is lent is not quiet")
+        };
         match Connection::detach(stream) {
             Ok(stream) => Ok(DetachedFramed { stream, codec }),
             Err(stream) => Err(FramedConnection::new(stream, codec)),

@@ -9,6 +9,8 @@ use tokio_util::codec::Decoder;
 use super::connection::FramedConnection;
 use crate::net::Stream;
 use crate::pool::connector::Connector;
+use crate::pool::scheduler::CloseReason;
+use crate::pool::shared::Refresh;
 
 /// Opens connections by another connector and gives each a codec of its own.
 ///
@@ -40,8 +42,35 @@ where
     type Connection = FramedConnection<C::Connection, K>;
 
     async fn connect(&self) -> io::Result<Self::Connection> {
-        let stream = self.connector.connect().await?;
+        let mut stream = self.connector.connect().await?;
+        self.connector.after_connect(&mut stream).await?;
         Ok(FramedConnection::new(stream, (self.codec)()))
+    }
+
+    #[inline]
+    fn before_lease(&self, connection: &mut Self::Connection) -> bool {
+        self.connector.before_lease(connection.stream_mut())
+    }
+
+    #[inline]
+    fn after_return(&self, connection: &mut Self::Connection) -> bool {
+        self.connector.after_return(connection.stream_mut())
+    }
+
+    async fn before_close(&self, connection: &mut Self::Connection, reason: CloseReason) {
+        self.connector.before_close(connection.stream_mut(), reason).await;
+    }
+
+    async fn check(&self, connection: &mut Self::Connection) -> io::Result<()> {
+        self.connector.check(connection.stream_mut()).await
+    }
+
+    fn is_current(&self, connection: &Self::Connection) -> bool {
+        self.connector.is_current(connection.stream())
+    }
+
+    fn attached(&self, refresh: Refresh) {
+        self.connector.attached(refresh);
     }
 
     async fn close(&self) {

@@ -42,6 +42,43 @@ impl<C, W> State<C, W> {
         }
     }
 
+    /// A grant never reached its owner, because its connection was found unfit on the way and discarded: the acquire is
+    /// decided anew. It is counted once, as one that waited, whether it `waited` for the first grant or not, and stands
+    /// in front of those that came after it; but when as many wait as may, it is refused.
+    pub(crate) fn handle_readmission(
+        &mut self,
+        handle: HandleId,
+        waited: bool,
+        mut usable: impl FnMut(&mut C) -> bool,
+        ticket: impl FnOnce() -> Ticket<W>,
+    ) -> Admission<C> {
+        if waited {
+            self.counters.granted_after_wait -= 1;
+        } else {
+            self.counters.granted_immediately -= 1;
+            self.counters.not_at_once += 1;
+            self.counters.capacity_waits += 1;
+        }
+        let admission = loop {
+            match self.slots.lease_newest(&mut usable) {
+                Newest::Leased(grant) => {
+                    self.counters.granted_after_wait += 1;
+                    break Admission::Granted(grant);
+                }
+                Newest::Unusable(slot) => self.evict(slot, CloseReason::Broken),
+                Newest::None => match self.refusal() {
+                    Some(refusal) => {
+                        self.counters.count_refusal(&refusal);
+                        break Admission::Refused(refusal);
+                    }
+                    None => break Admission::Queued(self.waiters.requeue(handle, ticket())),
+                },
+            }
+        };
+        self.debug_check();
+        admission
+    }
+
     /// Gives up an acquire: one that is queued leaves the queue and its bound at once; if it was granted and
     /// the grant not collected, the connection goes to the next waiter. A stale key does nothing.
     ///
@@ -95,29 +132,30 @@ impl<C, W> State<C, W> {
 
     #[inline(never)]
     fn acquire_without_idle(&mut self, handle: HandleId, ticket: impl FnOnce() -> Ticket<W>) -> Admission<C> {
-        let refusal = match self.lifecycle {
-            // In order of severity; the breaker comes last, for it only spares the acquire a wait in vain.
-            Lifecycle::Closed => Refusal::Closed,
-            Lifecycle::Failed => Refusal::Failed,
-            Lifecycle::Running if self.waiters.queued() >= self.max_waiters => {
-                Refusal::Saturated { limit: self.max_waiters }
-            }
-            Lifecycle::Running => match self.cut_off() {
-                Some(error) => Refusal::Connect(error),
-                None => {
-                    let waiter = self.waiters.enqueue(handle, ticket());
-                    self.counters.not_at_once += 1;
-                    self.counters.capacity_waits += 1;
-                    // Nothing is idle, so there is nothing to sweep.
-                    self.debug_check();
-                    return Admission::Queued(waiter);
-                }
-            },
-        };
         self.counters.not_at_once += 1;
-        self.counters.count_refusal(&refusal);
+        if let Some(refusal) = self.refusal() {
+            self.counters.count_refusal(&refusal);
+            self.debug_check();
+            return Admission::Refused(refusal);
+        }
+        let waiter = self.waiters.enqueue(handle, ticket());
+        self.counters.capacity_waits += 1;
+        // Nothing is idle, so there is nothing to sweep.
         self.debug_check();
-        Admission::Refused(refusal)
+        Admission::Queued(waiter)
+    }
+
+    /// Why an acquire that finds nothing idle cannot wait, in order of severity. The breaker comes last, for it only
+    /// spares the acquire a wait in vain.
+    fn refusal(&self) -> Option<Refusal> {
+        match self.lifecycle {
+            Lifecycle::Closed => Some(Refusal::Closed),
+            Lifecycle::Failed => Some(Refusal::Failed),
+            Lifecycle::Running if self.waiters.queued() >= self.max_waiters => {
+                Some(Refusal::Saturated { limit: self.max_waiters })
+            }
+            Lifecycle::Running => self.cut_off().map(Refusal::Connect),
+        }
     }
 
     /// Ends a queued waiter.

@@ -47,6 +47,8 @@ pub(super) struct Life {
     /// A tick has passed since the idle connections were last looked through for some to check.
     pub(super) checks_due: bool,
     lifetime: Option<(Duration, f64)>,
+    /// What is missing is not to be opened: others need the connections that there may be.
+    forgone: bool,
     /// Connections that have lived long enough and stay until their replacement is there.
     overdue: Vec<SlotId>,
     random: fastrand::Rng,
@@ -69,6 +71,7 @@ impl Life {
             check_ticks: keep.check_interval.map(ticks),
             checks_due: false,
             lifetime: keep.max_lifetime.map(|max| (max.min(LONGEST), keep.lifetime_jitter.clamp(0.0, 1.0))),
+            forgone: false,
             overdue: Vec::new(),
             random: fastrand::Rng::with_seed(keep.seed ^ 0x6c69_6665),
         }
@@ -84,16 +87,28 @@ impl<C, W> State<C, W> {
     /// Idle connections that should be there and are not. One that is about to be replaced does not count as there.
     #[inline]
     pub(super) fn missing(&self) -> usize {
-        if self.life.min_idle == 0 || self.lifecycle != Lifecycle::Running {
+        if self.life.min_idle == 0 || self.life.forgone || self.lifecycle != Lifecycle::Running {
             return 0;
         }
         let leaving = self.life.overdue.iter().filter(|slot| self.slots.is(**slot, Phase::Idle)).count();
         self.min_idle().saturating_sub(self.slots.idle() + self.slots.checking() - leaving)
     }
 
-    /// Whether as many connections are open as are to be kept.
+    /// Whether as many connections are open as are to be kept, or as there may be.
     pub(crate) fn is_warm(&self) -> bool {
-        self.slots.alive() - self.slots.opening() >= self.min_idle()
+        self.life.forgone || self.slots.alive() - self.slots.opening() >= self.min_idle()
+    }
+
+    /// Whether the next open would be for a waiter.
+    pub(crate) fn opens_for_waiters(&self) -> bool {
+        self.slots.opening() < self.waiters.queued()
+    }
+
+    /// Does without the idle connections that are missing, until this says otherwise: none may be opened for them.
+    pub(crate) fn forgo_missing(&mut self, forgo: bool) {
+        self.life.forgone = forgo;
+        self.retire_overdue();
+        self.debug_check();
     }
 
     /// A connection is about to be opened: its lifetime begins, and with it the need for the timer.
@@ -173,7 +188,9 @@ impl<C, W> State<C, W> {
     /// Whether an idle connection may go now: enough others are idle, or no slot is left to open its replacement in.
     fn can_spare_one(&self) -> bool {
         let others = self.slots.idle() + self.slots.checking();
-        others > self.min_idle() || self.openable() + self.slots.opening() + self.slots.closing() == 0
+        others > self.min_idle()
+            || self.life.forgone
+            || self.openable() + self.slots.opening() + self.slots.closing() == 0
     }
 
     /// Why an acquire that finds nothing idle is not to wait: nothing is there or on its way, and the peer has failed
@@ -185,6 +202,21 @@ impl<C, W> State<C, W> {
     /// Forgets a pause that is over, for those who ask before the timer does.
     pub(crate) fn lapse(&mut self, now: Instant) {
         self.retry.allows(now);
+    }
+
+    /// This connection has lived long enough.
+    #[cfg(test)]
+    pub(super) fn expire(&mut self, slot: SlotId) {
+        self.slots.cancel_expiry(slot);
+        self.life.overdue.push(slot);
+        self.retire_overdue();
+        self.debug_check();
+    }
+
+    /// Whether the connection stays until its replacement is there.
+    #[cfg(test)]
+    pub(super) fn is_overdue(&self, slot: SlotId) -> bool {
+        self.life.overdue.contains(&slot)
     }
 
     /// The shard has stopped: nothing is kept, and no time is waited for.

@@ -36,11 +36,6 @@ pub(crate) use state::{Limits, State};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HandleId(pub u64);
 
-impl HandleId {
-    /// Stands in for the handle of an acquire that is decided anew. Handles are numbered from one.
-    pub(crate) const RETRIED: HandleId = HandleId(0);
-}
-
 /// Names one connection's stay in a slot, from the decision to open it until the slot is vacant again. An id
 /// whose connection has gone matches nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -120,6 +120,14 @@ impl<W> Waiters<W> {
         key
     }
 
+    /// Queues a waiter that has been served before and to no avail: in front of its line.
+    pub(super) fn requeue(&mut self, handle: HandleId, ticket: Ticket<W>) -> WaiterKey {
+        let key = self.enqueue(handle, ticket);
+        let line = self.entries[key.index as usize].line;
+        self.rotation.advance(line, &mut self.entries, key.index);
+        key
+    }
+
     /// What was queued since the last call, and still is, counts its time from `now`. Most waiters are served sooner
     /// and cost neither a look at the clock nor a deadline.
     pub(super) fn start_clocks(&mut self, now: Instant) {

@@ -49,6 +49,12 @@ impl<C, W> State<C, W> {
         self.debug_check();
     }
 
+    /// Whether the present lease of a connection is to be its last; none if it is not on lease.
+    #[cfg(feature = "framed")]
+    pub(crate) fn is_last_lease(&self, slot: SlotId) -> Option<bool> {
+        self.slots.is_out(slot).then(|| self.slots.last_reason(slot).is_some())
+    }
+
     /// Whether it has yet to be found out if this leased connection is still of use.
     pub(crate) fn is_in_question(&self, slot: SlotId) -> bool {
         self.slots.last_reason(slot) == Some(CloseReason::Superseded)

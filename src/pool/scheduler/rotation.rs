@@ -62,6 +62,17 @@ impl Rotation {
         line
     }
 
+    /// Puts a waiter in front of its line, and a line that has only this one in front of the rotation.
+    pub(super) fn advance<T: Linked>(&mut self, line: u32, waiters: &mut [T], index: u32) {
+        let list = &mut self.lines[line as usize].waiters;
+        list.remove(waiters, index);
+        list.push_front(waiters, index);
+        if list.len() == 1 {
+            self.turns.remove(&mut self.lines, line);
+            self.turns.push_front(&mut self.lines, line);
+        }
+    }
+
     /// Takes a waiter out of its line, wherever in it it stands.
     pub(super) fn leave<T: Linked>(&mut self, line: u32, waiters: &mut [T], index: u32) {
         self.lines[line as usize].waiters.remove(waiters, index);

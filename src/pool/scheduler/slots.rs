@@ -217,6 +217,7 @@ impl<C> Slots<C> {
 
     /// Dooms a connection that comes back from a lease or from opening.
     pub(super) fn condemn(&mut self, id: SlotId, connection: C, reason: CloseReason) {
+        self.cancel_expiry(id);
         let slot = &mut self.slots[id.index as usize];
         self.last -= usize::from(matches!(slot.phase, Phase::LeasedLast(_)));
         slot.phase = Phase::Doomed(reason);
@@ -262,13 +263,11 @@ impl<C> Slots<C> {
 
     /// The slot holds nothing any more.
     pub(super) fn vacate(&mut self, id: SlotId) {
+        self.cancel_expiry(id);
         let surplus = self.present() > self.target;
         let slot = &mut self.slots[id.index as usize];
         self.last -= usize::from(matches!(slot.phase, Phase::LeasedLast(_)));
         slot.generation = slot.generation.wrapping_add(1);
-        if let Some(expiry) = slot.expiry.take() {
-            self.expiries.cancel(expiry);
-        }
         if surplus {
             slot.phase = Phase::Absent;
             self.absent.push_front(&mut self.slots, id.index);
@@ -339,7 +338,7 @@ impl<C> Slots<C> {
     }
 
     pub(super) fn occupied(&self) -> usize {
-        self.slots.len() - self.vacant()
+        self.present() - self.vacant()
     }
 
     pub(super) fn opening(&self) -> usize {

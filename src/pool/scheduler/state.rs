@@ -109,7 +109,8 @@ impl<C, W> State<C, W> {
     #[inline]
     pub(crate) fn wants_open(&self) -> bool {
         // One attempt is enough to find out whether a peer that kept failing is back.
-        let most = if self.retry.is_tripped() { self.max_connecting.min(1) } else { self.max_connecting };
+        let probes = self.retry.is_tripped() && self.slots.alive() == self.slots.opening();
+        let most = if probes { self.max_connecting.min(1) } else { self.max_connecting };
         self.slots.opening() < most.min(self.wanted()) && self.openable() > 0
     }
 

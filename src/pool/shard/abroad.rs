@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::ending::LoseOnUnwind;
-use super::{Departure, Destination, Reply, Shard};
+use super::{Asker, Departure, Destination, Reply, Shard};
 use crate::pool::carrier::Carrier;
 use crate::pool::connection::Connection;
 use crate::pool::connector::Connector;
@@ -90,11 +90,12 @@ impl<C: Connector> Shard<C> {
     }
 
     /// A lease of another core's slot has ended on this core.
-    pub(crate) fn send_home(&self, carrier: Box<Carrier<C>>) {
+    pub(crate) fn send_home(&self, mut carrier: Box<Carrier<C>>) {
         let (shard, slot) = (carrier.home, carrier.slot);
         // First, so that a panic in `is_quiet` does not cost the slot.
         let loan = Loan::new(self.spare_reference(), shard, slot);
-        let to = match carrier.clean && carrier.is_quiet() {
+        let fit = carrier.clean && carrier.is_quiet() && self.after_return(&mut carrier);
+        let to = match fit {
             true => Destination::Home { shard },
             false => Destination::Close { shard, reason: CloseReason::Dirty },
         };
@@ -121,12 +122,12 @@ impl<C: Connector> Shard<C> {
         };
         if self.ended.get() {
             let (Destination::Home { shard }
-            | Destination::Asker { shard, .. }
+            | Destination::Asker { asker: Asker { shard, .. }, .. }
             | Destination::Close { shard, .. }) = to;
             contain("a pooled connection", || drop(connection));
             return self.tell_gone(shard, slot, CloseReason::Shutdown, loan);
         }
-        if let Destination::Asker { shard, token } = to {
+        if let Destination::Asker { asker: Asker { shard, token, .. }, .. } = to {
             self.abroad.borrow_mut().leaving.insert((shard, token));
         }
         self.departures.borrow_mut().push(Departure { slot, connection, to, loan });
@@ -135,7 +136,7 @@ impl<C: Connector> Shard<C> {
 
     pub(crate) fn dispatch(&self, slot: SlotId, connection: Detached<C>, to: Destination, loan: Loan<C>) {
         match to {
-            Destination::Asker { shard, token } => {
+            Destination::Asker { asker: Asker { shard, token, .. }, .. } => {
                 let mut abroad = self.abroad.borrow_mut();
                 if !abroad.leaving.is_empty() {
                     abroad.leaving.remove(&(shard, token));
@@ -157,28 +158,37 @@ impl<C: Connector> Shard<C> {
     }
 
     /// Hands a granted connection to a task of another core.
-    pub(super) fn lend(&self, shard: usize, token: Token, carrier: Box<Carrier<C>>) {
+    pub(super) fn lend(&self, asker: Asker, waited: bool, carrier: Box<Carrier<C>>) {
         let slot = carrier.slot;
         self.abroad.borrow_mut().lends += 1;
         let loan = Loan::new(self.spare_reference(), self.index, slot);
         if let Some(connection) = self.unload(carrier) {
-            self.depart(Departure { slot, connection, to: Destination::Asker { shard, token }, loan });
+            self.depart(Departure { slot, connection, to: Destination::Asker { asker, waited }, loan });
         }
     }
 
-    /// A connection that was to be lent turned out unfit: its acquire is decided anew.
+    /// A connection that was to be lent turned out unfit: its acquire is decided anew, before those that came after it.
     pub(crate) fn lend_failed(
         self: &Rc<Self>,
         slot: SlotId,
         connection: C::Connection,
-        shard: usize,
-        token: Token,
+        asker: Asker,
+        waited: bool,
     ) {
         let carrier = self.load(self.index, slot, connection);
         self.with_state(|state| state.handle_discard(slot, carrier, CloseReason::Broken));
-        if self.abroad.borrow_mut().leaving.remove(&(shard, token)) {
-            self.acquire_for(HandleId::RETRIED, shard, token);
+        if !self.abroad.borrow_mut().leaving.remove(&(asker.shard, asker.token)) {
+            return;
         }
+        let admission = self.with_state(|state| {
+            state.handle_readmission(
+                asker.handle,
+                waited,
+                |carrier| self.may_lease(carrier),
+                || Ticket { reply: Reply::Remote { asker }, timeout: None },
+            )
+        });
+        self.answer(asker, true, admission);
     }
 
     /// An acquire of a task on another core.
@@ -187,24 +197,31 @@ impl<C: Connector> Shard<C> {
             // Nobody is left there to take the answer.
             return;
         }
+        let asker = Asker { shard: from, token, handle };
+        self.lapse_pause();
         let admission = self.with_state(|state| {
             state.handle_acquire(
                 handle,
-                |carrier| carrier.is_quiet(),
+                |carrier| self.may_lease(carrier),
                 || Ticket {
-                    reply: Reply::Remote { shard: from, token },
+                    reply: Reply::Remote { asker },
                     // The asking core keeps the deadline.
                     timeout: None,
                 },
             )
         });
+        self.answer(asker, false, admission);
+    }
+
+    fn answer(&self, asker: Asker, waited: bool, admission: Admission<Box<Carrier<C>>>) {
+        let Asker { shard, token, .. } = asker;
         match admission {
-            Admission::Granted(grant) => self.lend(from, token, grant.connection),
+            Admission::Granted(grant) => self.lend(asker, waited, grant.connection),
             Admission::Refused(refusal) => {
-                self.shared.send(from, Command::Refuse { token, refusal: Box::new(refusal) })
+                self.shared.send(shard, Command::Refuse { token, refusal: Box::new(refusal) })
             }
             Admission::Queued(waiter) => {
-                self.abroad.borrow_mut().waiters.insert((from, token), waiter);
+                self.abroad.borrow_mut().waiters.insert((shard, token), waiter);
                 self.after_queueing();
             }
         }
@@ -215,6 +232,9 @@ impl<C: Connector> Shard<C> {
         let slot_guard = LoseOnUnwind(self, slot);
         let mut carrier = self.load(self.index, slot, C::Connection::attach(detached));
         self.with_state(|state| {
+            if state.has_waiters() && !self.may_lease(&mut carrier) {
+                return state.handle_discard(slot, carrier, CloseReason::Broken);
+            }
             if !state.has_waiters() {
                 carrier.arm();
             }

@@ -26,6 +26,9 @@ const QUANTUM: Duration = Duration::from_millis(20);
 const FIRST_DOUBT: Duration = Duration::from_millis(1);
 const LAST_DOUBT: Duration = Duration::from_millis(8);
 
+/// A shard that does without some idle connections, for want of credits, tries for them as often.
+const RETRY: Duration = Duration::from_millis(100);
+
 pub(super) struct Credits {
     held: Cell<usize>,
     /// It has asked for one that has not come.
@@ -33,6 +36,8 @@ pub(super) struct Credits {
     /// When it will see whether it still needs one, and how long after the look before.
     doubt: Cell<Option<(Instant, Duration)>>,
     hungry_waits: Cell<u64>,
+    /// When it will see whether it can have what it did without.
+    retry: Cell<Option<Instant>>,
     /// What this shard's closes under way are for.
     promises: RefCell<Vec<Promise>>,
     /// What was asked of this shard when it last looked.
@@ -54,6 +59,7 @@ impl Credits {
             hungry: Cell::new(false),
             doubt: Cell::new(None),
             hungry_waits: Cell::new(0),
+            retry: Cell::new(None),
             promises: RefCell::new(Vec::new()),
             call: Cell::new(Call::Nothing),
             yields: Cell::new(false),
@@ -65,7 +71,7 @@ impl Credits {
 
     /// When the actor has to look at the clock for these.
     pub(super) fn due(&self) -> Option<Instant> {
-        [self.due.get(), self.doubt.get().map(|(at, _)| at)].into_iter().flatten().min()
+        [self.due.get(), self.retry.get(), self.doubt.get().map(|(at, _)| at)].into_iter().flatten().min()
     }
 
     pub(super) fn hungry_waits(&self) -> u64 {
@@ -99,7 +105,12 @@ impl<C: Connector> Shard<C> {
         }
         if spare == 0 {
             if !self.shared.ledger.take(self.index) {
-                self.go_hungry(now);
+                let waited_for = self.state.borrow().opens_for_waiters();
+                if waited_for {
+                    self.go_hungry(now);
+                } else {
+                    self.go_without(now);
+                }
                 return None;
             }
             self.credits.held.set(self.credits.held.get() + 1);
@@ -122,6 +133,20 @@ impl<C: Connector> Shard<C> {
             self.shared.ledger.go_hungry(self.index);
             self.shared.pass_credits();
             self.shared.appeal(self.index);
+        }
+    }
+
+    /// Connections that are merely to be kept idle are not worth another core's; whether one is free is seen later.
+    fn go_without(&self, now: Instant) {
+        self.with_state(|state| state.forgo_missing(true));
+        self.credits.retry.set(Some(now + RETRY));
+    }
+
+    /// Sees whether connections that are to be kept idle can be had now.
+    pub(crate) fn retry_missing(&self, now: Instant) {
+        if self.credits.retry.get().is_some_and(|at| at <= now) {
+            self.credits.retry.set(None);
+            self.with_state(|state| state.forgo_missing(false));
         }
     }
 
@@ -270,6 +295,9 @@ impl<C: Connector> Shard<C> {
         slot: SlotId,
         carrier: Box<Carrier<C>>,
     ) {
+        if state.is_in_question(slot) && self.is_current(&carrier) {
+            state.pardon(slot);
+        }
         if self.credits.yields.get() && self.promise() {
             state.handle_discard(slot, carrier, CloseReason::Rebalanced);
         } else {

@@ -21,27 +21,37 @@ use super::actor;
 use super::carrier::Carrier;
 use super::connector::Connector;
 use super::remote::{Forwards, Lent, Token, Warmup};
-use super::scheduler::{CloseReason, Lifecycle, SlotId, State, WaiterKey};
+use super::scheduler::{CloseReason, HandleId, Lifecycle, SlotId, State, WaiterKey};
 use super::shared::{Loan, Shared};
 use super::stats::ShardStats;
+#[cfg(feature = "framed")]
+use crate::runtime::Watch;
 use crate::runtime::local::Local;
 use crate::runtime::watch::WatchList;
 use crate::runtime::{RawPid, context};
 use credits::Credits;
 use ending::FailOnUnwind;
 
+/// Whose acquire it is that another core has sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asker {
+    pub(crate) shard: usize,
+    pub(crate) token: Token,
+    pub(crate) handle: HandleId,
+}
+
 /// How a queued waiter is told.
 #[derive(Debug)]
 pub(crate) enum Reply {
     Local(Waker),
-    Remote { shard: usize, token: Token },
+    Remote { asker: Asker },
 }
 
 /// Where a connection that leaves this core goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Destination {
-    /// Lent to a task of another core.
-    Asker { shard: usize, token: Token },
+    /// Lent to a task of another core, whose acquire was granted at once or had waited.
+    Asker { asker: Asker, waited: bool },
     /// Back from a lease on this core.
     Home { shard: usize },
     /// Nowhere: it is closed, and its home told why.
@@ -84,6 +94,8 @@ pub(crate) struct Shard<C: Connector> {
     port: Cell<Option<usize>>,
     /// The shared epoch that was last looked at.
     seen_epoch: Cell<u64>,
+    /// How many of the shared refreshes were carried out.
+    refreshes: Cell<u64>,
     /// Acquires were queued or forwarded since their clocks were last started.
     unclocked: Cell<bool>,
     /// When the actor will look at the deadlines next.
@@ -92,6 +104,9 @@ pub(crate) struct Shard<C: Connector> {
     keeps_idle: bool,
     /// To be told when as many connections are open as are to be kept.
     warmups: RefCell<Vec<Warmup>>,
+    /// Who keeps a lease for long, and wants to know when it should end.
+    #[cfg(feature = "framed")]
+    holders: RefCell<Vec<(SlotId, Watch)>>,
     ended: Cell<bool>,
     spawns: Cell<u64>,
     failures: Cell<u64>,
@@ -120,10 +135,13 @@ impl<C: Connector> Shard<C> {
             actor: Cell::new(None),
             port: Cell::new(None),
             seen_epoch: Cell::new(0),
+            refreshes: Cell::new(shared.refreshes()),
             unclocked: Cell::new(false),
             actor_wakes_at: Cell::new(None),
             keeps_idle: shared.settings.keep.min_idle > 0,
             warmups: RefCell::new(Vec::new()),
+            #[cfg(feature = "framed")]
+            holders: RefCell::new(Vec::new()),
             ended: Cell::new(false),
             spawns: Cell::new(0),
             failures: Cell::new(0),

@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::ending::{FailOnUnwind, LoseOnUnwind};
-use super::{Reply, Shard};
+use super::{Asker, Reply, Shard};
 use crate::pool::carrier::Carrier;
 use crate::pool::connector::Connector;
 use crate::pool::remote::Command;
@@ -16,11 +16,47 @@ impl<C: Connector> Shard<C> {
     #[inline(always)]
     pub(crate) fn acquire_idle(&self) -> Option<Box<Carrier<C>>> {
         let guard = FailOnUnwind(self);
-        let grant = self.state.borrow_mut().grant_idle(|carrier| carrier.is_quiet());
+        let grant = self.state.borrow_mut().grant_idle(|carrier| self.may_lease(carrier));
         guard.disarm();
         let grant = grant?;
         debug_assert_eq!(grant.slot, grant.connection.slot, "a carrier knows its slot");
         Some(grant.connection)
+    }
+
+    /// Whether an idle connection is fit for its next lease.
+    #[inline(always)]
+    pub(super) fn may_lease(&self, carrier: &mut Carrier<C>) -> bool {
+        carrier.is_quiet()
+            && carrier.connection.as_mut().is_some_and(|it| self.shared.connector.before_lease(it))
+    }
+
+    /// Whether the connector still has a use for this connection.
+    pub(crate) fn is_current(&self, carrier: &Carrier<C>) -> bool {
+        carrier.connection.as_ref().is_some_and(|connection| self.shared.connector.is_current(connection))
+    }
+
+    /// Whether a connection is fit for further leases after one that ended. The connector's word is asked for outside
+    /// the guard, so that a panic in there costs the connection and not the shard.
+    #[inline(always)]
+    pub(super) fn may_keep(&self, carrier: &mut Carrier<C>) -> bool {
+        let guard = FailOnUnwind(self);
+        let quiet = carrier.clean && carrier.is_quiet();
+        guard.disarm();
+        quiet && self.after_return(carrier)
+    }
+
+    #[inline(always)]
+    pub(super) fn after_return(&self, carrier: &mut Carrier<C>) -> bool {
+        carrier.connection.as_mut().is_some_and(|connection| self.shared.connector.after_return(connection))
+    }
+
+    /// The end of a pause that nobody waited for is noticed by the next acquire.
+    pub(super) fn lapse_pause(&self) {
+        let paused = self.state.borrow().paused_until().is_some();
+        if paused {
+            let now = self.local.now();
+            self.state.borrow_mut().lapse(now);
+        }
     }
 
     /// An acquire of this core's own shard.
@@ -31,9 +67,10 @@ impl<C: Connector> Shard<C> {
         cx: &mut Context<'_>,
     ) -> Admission<Box<Carrier<C>>> {
         let guard = FailOnUnwind(self);
+        self.lapse_pause();
         let admission = self.state.borrow_mut().handle_acquire(
             handle,
-            |carrier| carrier.is_quiet(),
+            |carrier| self.may_lease(carrier),
             || Ticket { reply: Reply::Local(cx.waker().clone()), timeout },
         );
         guard.disarm();
@@ -97,36 +134,41 @@ impl<C: Connector> Shard<C> {
 
     /// A lease of this shard's own slot has ended.
     #[inline(always)]
-    pub(crate) fn give_back(&self, carrier: Box<Carrier<C>>) {
+    pub(crate) fn give_back(&self, mut carrier: Box<Carrier<C>>) {
         // Nothing has happened to the connection since it was idle, and nobody waits for it.
         if carrier.armed && carrier.clean {
             let slot = carrier.slot;
             let slot_guard = LoseOnUnwind(self, slot);
+            let fit = self.may_keep(&mut carrier);
             let guard = FailOnUnwind(self);
-            let back = match carrier.is_quiet() {
+            let back = match fit {
                 true => self.state.borrow_mut().release_idle(slot, carrier),
                 false => Some(carrier),
             };
             guard.disarm();
             slot_guard.disarm();
             if let Some(carrier) = back {
-                self.settle_lease(carrier);
+                self.settle_lease(carrier, Some(fit));
             }
         } else {
-            self.settle_lease(carrier);
+            self.settle_lease(carrier, None);
         }
     }
 
+    /// Ends a lease whose connection does not simply become idle again. `fit` says whether it may be kept, if that has
+    /// been found out.
     #[inline(never)]
-    fn settle_lease(&self, mut carrier: Box<Carrier<C>>) {
+    fn settle_lease(&self, mut carrier: Box<Carrier<C>>, fit: Option<bool>) {
         if self.ended.get() {
             return self.give_back_late(carrier);
         }
         let slot = carrier.slot;
         let slot_guard = LoseOnUnwind(self, slot);
+        let fit = fit.unwrap_or_else(|| self.may_keep(&mut carrier));
         let guard = FailOnUnwind(self);
         let mut state = self.state.borrow_mut();
-        if carrier.clean && carrier.is_quiet() {
+        // A waiter gets only what an acquire would get.
+        if fit && (!state.has_waiters() || self.may_lease(&mut carrier)) {
             // A connection that goes to a waiter at once is not idle, and so is not armed either.
             if !carrier.armed && !state.has_waiters() {
                 carrier.arm();
@@ -200,11 +242,12 @@ impl<C: Connector> Shard<C> {
     fn tell(&self, notice: Notice<Reply>) {
         match notice.reply {
             Reply::Local(waker) => waker.wake(),
-            Reply::Remote { shard, token } => {
+            Reply::Remote { asker } => {
+                let Asker { shard, token, .. } = asker;
                 self.abroad.borrow_mut().waiters.remove(&(shard, token));
                 let taken = self.state.borrow_mut().take(notice.waiter);
                 match taken {
-                    Taken::Granted(grant) => self.lend(shard, token, grant.connection),
+                    Taken::Granted(grant) => self.lend(asker, true, grant.connection),
                     Taken::Refused(refusal) => {
                         self.shared.send(shard, Command::Refuse { token, refusal: Box::new(refusal) })
                     }

@@ -1,4 +1,4 @@
-//! Keeping a shard's connections ready: who waits for it to be warm.
+//! What is asked of a shard while it runs: another size, another look at its connections, and to be warm.
 
 use std::io;
 use std::sync::Arc;
@@ -6,8 +6,25 @@ use std::sync::Arc;
 use super::Shard;
 use crate::pool::connector::Connector;
 use crate::pool::scheduler::Lifecycle;
+#[cfg(feature = "framed")]
+use crate::{pool::scheduler::SlotId, runtime::Watch};
 
 impl<C: Connector> Shard<C> {
+    /// Does what the pool's users have asked of every shard.
+    pub(crate) fn follow(&self) {
+        let slots = self.shared.slots();
+        self.with_state(|state| state.handle_resize(slots));
+        let refreshes = self.shared.refreshes();
+        if self.refreshes.replace(refreshes) != refreshes {
+            self.with_state(|state| state.handle_refresh(|carrier| self.is_current(carrier)));
+        }
+    }
+
+    /// How many refreshes there have been here.
+    pub(crate) fn refreshes(&self) -> u64 {
+        self.refreshes.get()
+    }
+
     /// Tells those who wait for the shard to be warm, if it is; once it has stopped it never will be.
     pub(crate) fn settle_warmups(&self) {
         if self.warmups.borrow().is_empty() {
@@ -32,5 +49,28 @@ impl<C: Connector> Shard<C> {
         for warmup in self.warmups.take() {
             let _ = warmup.send(Err(Arc::clone(error)));
         }
+    }
+
+    /// Has `watch` told when the present lease of this connection is to be its last.
+    #[cfg(feature = "framed")]
+    pub(crate) fn hold(&self, slot: SlotId, watch: Watch) {
+        let mut holders = self.holders.borrow_mut();
+        holders.retain(|(held, _)| *held != slot);
+        holders.push((slot, watch));
+        drop(holders);
+        self.tell_holders();
+    }
+
+    /// Tells those whose lease is to be the connection's last, and forgets those whose lease has ended.
+    #[cfg(feature = "framed")]
+    pub(crate) fn tell_holders(&self) {
+        if self.holders.borrow().is_empty() {
+            return;
+        }
+        let (state, mut holders) = (self.state.borrow(), self.holders.borrow_mut());
+        let told: Vec<_> =
+            holders.extract_if(.., |(slot, _)| state.is_last_lease(*slot) != Some(false)).collect();
+        drop((state, holders));
+        told.into_iter().for_each(|(_, watch)| watch.notify());
     }
 }

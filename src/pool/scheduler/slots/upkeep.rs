@@ -100,6 +100,18 @@ impl<C> Slots<C> {
         self.slots.iter().enumerate().map(id)
     }
 
+    #[cfg(test)]
+    pub(in crate::pool::scheduler) fn is_reserved_last(&self, id: SlotId) -> bool {
+        matches!(self.phase(id), Some(Phase::ReservedLast(_)))
+    }
+
+    /// The idle connections, most recently used first.
+    #[cfg(test)]
+    pub(in crate::pool::scheduler) fn idle_ids(&self) -> Vec<SlotId> {
+        let id = |index| SlotId { index, generation: self.slots[index as usize].generation };
+        self.idle.iter(&self.slots).map(id).collect()
+    }
+
     /// The connection in a slot that is idle or reserved.
     pub(in crate::pool::scheduler) fn connection_mut(&mut self, id: SlotId) -> Option<&mut C> {
         self.slots[id.index as usize].connection.as_mut()
@@ -115,6 +127,13 @@ impl<C> Slots<C> {
         let id = self.expiries.pop_due(now)?;
         self.slots[id.index as usize].expiry = None;
         Some(id)
+    }
+
+    /// Its age does not matter any more.
+    pub(in crate::pool::scheduler) fn cancel_expiry(&mut self, id: SlotId) {
+        if let Some(expiry) = self.slots[id.index as usize].expiry.take() {
+            self.expiries.cancel(expiry);
+        }
     }
 
     /// No connection is ever too old from now on.
@@ -157,14 +176,15 @@ impl<C> Slots<C> {
         checking
     }
 
-    /// Puts a connection that was checked back to the idle ones, to where it was: among those idle for as long.
+    /// Puts a connection that was checked back to the idle ones, to where it was: in front of
+    /// those that have been idle for as long.
     pub(in crate::pool::scheduler) fn unshelve(&mut self, id: SlotId, connection: C) {
         let tick = self.tick;
         let age = self.age(id);
         let younger = self
             .idle
             .iter_back(&self.slots)
-            .find(|&index| tick.wrapping_sub(self.slots[index as usize].idle_since) <= age);
+            .find(|&index| tick.wrapping_sub(self.slots[index as usize].idle_since) < age);
         let slot = &mut self.slots[id.index as usize];
         slot.phase = Phase::Idle;
         slot.checked = tick;

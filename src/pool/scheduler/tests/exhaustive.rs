@@ -26,22 +26,52 @@ const ALPHABET: [Step; 16] = [
     Step::Shutdown(Lifecycle::Failed),
 ];
 
+/// What else can happen to connections while the pool runs.
+const UPKEEP: [Step; 6] = [
+    Step::Resize(1),
+    Step::Resize(2),
+    Step::Resize(3),
+    Step::ExpireLeased(0),
+    Step::ExpireIdle,
+    Step::Refresh(true),
+];
+
 fn small(fairness: Fairness, slots: usize, max_waiters: usize) -> Limits {
     let backoff = Backoff { initial: Duration::ZERO, max: Duration::ZERO, breaker: None };
     Limits { slots, max_waiters, max_connecting: 2, fairness, backoff, keep: Keep::default() }
 }
 
-fn enumerate(world: &World, depth: usize, visited: &mut u64) {
+fn enumerate(world: &World, letters: &[Step], depth: usize, visited: &mut u64) {
     *visited += 1;
     if depth == 0 {
         return;
     }
-    for step in ALPHABET {
+    for step in letters {
         let mut next = world.clone();
-        if next.apply(step) {
-            enumerate(&next, depth - 1, visited);
+        if next.apply(*step) {
+            enumerate(&next, letters, depth - 1, visited);
         }
     }
+}
+
+/// Every situation that can be reached from `start` by these letters, and how many steps there are between them.
+fn reach(start: World, letters: &[Step]) -> (usize, u64) {
+    let mut seen = HashSet::from([start.essence()]);
+    let mut frontier = vec![start];
+    let mut transitions = 0_u64;
+    while let Some(world) = frontier.pop() {
+        for step in letters {
+            let mut next = world.clone();
+            if next.apply(*step) {
+                transitions += 1;
+                if seen.insert(next.essence()) {
+                    frontier.push(next);
+                }
+            }
+        }
+        world.wind_up();
+    }
+    (seen.len(), transitions)
 }
 
 #[test]
@@ -49,7 +79,7 @@ fn every_short_order_of_events_keeps_the_promises() {
     const DEPTH: usize = 7;
     for fairness in [Fairness::Fifo, Fairness::RoundRobin] {
         let mut visited = 0;
-        enumerate(&World::new(small(fairness, 2, 3)), DEPTH, &mut visited);
+        enumerate(&World::new(small(fairness, 2, 3)), &ALPHABET, DEPTH, &mut visited);
         println!("{fairness:?}: {visited} states in all orders of {DEPTH} events");
         assert!(visited > 200_000, "the alphabet has lost its letters: {visited} states");
     }
@@ -58,23 +88,34 @@ fn every_short_order_of_events_keeps_the_promises() {
 #[test]
 fn every_reachable_situation_keeps_the_promises() {
     for fairness in [Fairness::Fifo, Fairness::RoundRobin] {
-        let start = World::new(small(fairness, 3, 4));
-        let mut seen = HashSet::from([start.essence()]);
-        let mut frontier = vec![start];
-        let mut transitions = 0_u64;
-        while let Some(world) = frontier.pop() {
-            for step in ALPHABET {
-                let mut next = world.clone();
-                if next.apply(step) {
-                    transitions += 1;
-                    if seen.insert(next.essence()) {
-                        frontier.push(next);
-                    }
-                }
-            }
-            world.wind_up();
-        }
-        println!("{fairness:?}: {} situations, {transitions} transitions between them", seen.len());
-        assert!(seen.len() > 2_000, "the alphabet has lost its letters: {} situations", seen.len());
+        let (situations, transitions) = reach(World::new(small(fairness, 3, 4)), &ALPHABET);
+        println!("{fairness:?}: {situations} situations, {transitions} transitions between them");
+        assert!(situations > 2_000, "the alphabet has lost its letters: {situations} situations");
+    }
+}
+
+#[test]
+fn every_short_order_of_events_with_resizes_and_expiries_keeps_the_promises() {
+    const DEPTH: usize = 5;
+    let letters = [&ALPHABET[..], &UPKEEP[..]].concat();
+    for min_idle in [0, 1] {
+        let keep = Keep { min_idle, ..Keep::default() };
+        let mut visited = 0;
+        let start = World::new(Limits { keep, ..small(Fairness::Fifo, 2, 2) });
+        enumerate(&start, &letters, DEPTH, &mut visited);
+        println!("{min_idle} kept: {visited} states in all orders of {DEPTH} events");
+        assert!(visited > 20_000, "the alphabet has lost its letters: {visited} states");
+    }
+}
+
+#[test]
+fn every_situation_that_resizes_and_expiries_reach_keeps_the_promises() {
+    let letters = [&ALPHABET[..], &UPKEEP[..]].concat();
+    for min_idle in [0, 2] {
+        let keep = Keep { min_idle, ..Keep::default() };
+        let start = World::new(Limits { keep, ..small(Fairness::Fifo, 2, 2) });
+        let (situations, transitions) = reach(start, &letters);
+        println!("{min_idle} kept: {situations} situations, {transitions} transitions between them");
+        assert!(situations > 2_000, "the alphabet has lost its letters: {situations} situations");
     }
 }

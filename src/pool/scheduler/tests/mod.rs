@@ -11,12 +11,15 @@ use super::{
 use crate::pool::Fairness;
 
 mod admission;
+mod breaker;
 mod capacity;
+mod checks;
 mod ending;
 mod exhaustive;
 mod fairness;
 mod life;
 mod properties;
+mod resize;
 mod world;
 
 /// Connections and reply addresses are numbers, to tell them apart.

@@ -28,19 +28,36 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::ConnectFailed),
         3 => Just(Step::Closed),
         3 => (0_u32..6).prop_map(Step::Advance),
+        2 => (1_usize..6).prop_map(Step::Resize),
+        1 => (0_usize..3).prop_map(Step::ExpireLeased),
+        1 => Just(Step::ExpireIdle),
+        1 => any::<bool>().prop_map(Step::Refresh),
+        3 => any::<bool>().prop_map(Step::Checked),
     ]
 }
 
 fn any_limits() -> impl Strategy<Value = Limits> {
     let fairness = prop_oneof![Just(Fairness::Fifo), Just(Fairness::RoundRobin)];
-    (0_usize..5, 0_usize..10, 0_usize..4, fairness).prop_map(
-        |(slots, max_waiters, max_connecting, fairness)| Limits {
+    let time = || prop::option::of((1_u64..20).prop_map(Duration::from_millis));
+    let keep = (0_usize..3, time(), time(), time(), any::<u64>()).prop_map(
+        |(min_idle, idle_timeout, max_lifetime, check_interval, seed)| Keep {
+            min_idle,
+            idle_timeout,
+            max_lifetime,
+            lifetime_jitter: 0.5,
+            check_interval,
+            seed,
+        },
+    );
+    let breaker = prop::option::of(1_u32..4);
+    (1_usize..5, 0_usize..10, 0_usize..4, fairness, keep, breaker).prop_map(
+        |(slots, max_waiters, max_connecting, fairness, keep, breaker)| Limits {
             slots,
             max_waiters,
             max_connecting,
             fairness,
-            backoff: BACKOFF,
-            keep: Keep::default(),
+            backoff: Backoff { breaker, ..BACKOFF },
+            keep,
         },
     )
 }

@@ -6,6 +6,8 @@
 use super::*;
 use crate::pool::scheduler::queue::Fate;
 
+type CloseReasonName = &'static str;
+
 /// Something that happens to the shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -30,6 +32,16 @@ pub(super) enum Step {
     ConnectFailed,
     Closed,
     Advance(u32),
+    /// There are to be so many slots.
+    Resize(usize),
+    /// The n-th lease's connection has lived long enough.
+    ExpireLeased(usize),
+    /// So has the longest idle one.
+    ExpireIdle,
+    /// Idle connections are of use or not; those on lease are in question.
+    Refresh(bool),
+    /// A health check has ended, well or not.
+    Checked(bool),
     Shutdown(Lifecycle),
 }
 
@@ -45,8 +57,12 @@ pub(super) struct World {
     granted: Vec<(WaiterKey, HandleId)>,
     leases: Vec<(SlotId, u32)>,
     opening: Vec<SlotId>,
+    checking: Vec<(SlotId, u32)>,
     closing: Vec<SlotId>,
     next_connection: u32,
+    slots: usize,
+    /// The most connections there may be: what there are to be, or what there were when that became fewer.
+    allowed: usize,
     /// Waiters there ever were, and those that have ended.
     issued: usize,
     ended: Vec<WaiterKey>,
@@ -63,8 +79,11 @@ impl World {
             granted: Vec::new(),
             leases: Vec::new(),
             opening: Vec::new(),
+            checking: Vec::new(),
             closing: Vec::new(),
             next_connection: 0,
+            slots: limits.slots,
+            allowed: limits.slots,
             issued: 0,
             ended: Vec::new(),
         }
@@ -146,6 +165,43 @@ impl World {
             Step::Advance(ticks) => {
                 self.now += MS * ticks;
                 self.shard.handle_deadline(self.now);
+                self.shard.handle_upkeep(self.now);
+            }
+            Step::Resize(slots) => {
+                if slots == self.slots || self.shard.lifecycle() != Lifecycle::Running {
+                    return false;
+                }
+                self.shard.handle_resize(slots);
+                self.slots = slots;
+            }
+            Step::ExpireLeased(nth) => {
+                let Some(&(slot, _)) = self.leases.get(nth) else { return false };
+                if self.shard.slots.last_reason(slot).is_some() || self.shard.is_overdue(slot) {
+                    return false;
+                }
+                self.shard.expire(slot);
+                assert!(
+                    self.shard.slots.last_reason(slot).is_some(),
+                    "a lease of an expired one is its last"
+                );
+            }
+            Step::ExpireIdle => match self.shard.slots.oldest_idle() {
+                Some(slot) if !self.shard.is_overdue(slot) => self.shard.expire(slot),
+                _ => return false,
+            },
+            Step::Refresh(of_use) => {
+                if self.shard.lifecycle() != Lifecycle::Running {
+                    return false;
+                }
+                self.shard.handle_refresh(|_| of_use);
+                assert!(of_use || self.shard.gauges().idle == 0, "what is of no use is not kept");
+            }
+            Step::Checked(passed) => {
+                let Some((slot, connection)) = self.checking.pop() else { return false };
+                match passed {
+                    true => self.shard.handle_checked(slot, connection),
+                    false => self.shard.handle_unhealthy(slot, connection, CloseReason::Unhealthy),
+                }
             }
             Step::Shutdown(to) => {
                 if self.shard.lifecycle() >= to {
@@ -161,6 +217,7 @@ impl World {
         let before = self.shard.gauges();
         let timeout = deadline.map(|deadline| deadline.saturating_duration_since(self.now));
         let ticket = || Ticket { reply: handle.0, timeout };
+        self.shard.lapse(self.now);
         let admission = self.shard.handle_acquire(handle, |_| usable, ticket);
         self.shard.start_clocks(self.now);
         match admission {
@@ -178,6 +235,10 @@ impl World {
             }
             Admission::Refused(Refusal::Saturated { limit }) => {
                 assert_eq!((before.waiting, limit), (self.limits.max_waiters, self.limits.max_waiters));
+            }
+            Admission::Refused(Refusal::Connect(_)) => {
+                assert!(self.limits.backoff.breaker.is_some(), "only a breaker refuses without a try");
+                assert!(self.leases.is_empty() && self.opening.is_empty(), "there is something to wait for");
             }
             Admission::Refused(Refusal::Closed) => assert_eq!(self.shard.lifecycle(), Lifecycle::Closed),
             Admission::Refused(Refusal::Failed) => assert_eq!(self.shard.lifecycle(), Lifecycle::Failed),
@@ -206,6 +267,10 @@ impl World {
 
     fn release(&mut self, nth: usize) -> bool {
         let Some((slot, connection)) = self.pick_lease(nth) else { return false };
+        // Every other connection in question proves to be of use.
+        if self.shard.is_in_question(slot) && connection % 2 == 0 {
+            self.shard.pardon(slot);
+        }
         match self.shard.hand_over(slot, connection) {
             Ok(notice) => assert_eq!(self.serve(), Some(notice.waiter), "handed over out of turn"),
             Err(connection) => self.shard.handle_release(slot, connection),
@@ -268,7 +333,11 @@ impl World {
         }
         while let Some(slot) = self.shard.poll_open(self.now) {
             self.opening.push(slot);
-            assert!(self.opening.len() <= self.queued.len(), "an open is for a waiter");
+            let wanted = self.queued.len() + self.limits.keep.min_idle;
+            assert!(self.opening.len() <= wanted, "an open is for a waiter, or to be idle");
+        }
+        while let Some(check) = self.shard.poll_check() {
+            self.checking.push(check);
         }
         assert!(!self.shard.has_output());
     }
@@ -281,7 +350,20 @@ impl World {
         assert_eq!(gauges.leased, self.leases.len() + self.granted.len());
         assert_eq!(gauges.opening, self.opening.len());
         assert_eq!(gauges.closing, self.closing.len());
-        assert!(gauges.idle + gauges.leased + gauges.opening + gauges.closing <= self.limits.slots);
+        assert_eq!(gauges.checking, self.checking.len());
+        let connections = gauges.idle + gauges.leased + gauges.opening + gauges.checking + gauges.closing;
+        self.allowed = self.allowed.min(connections).max(self.slots);
+        assert!(connections <= self.allowed, "{connections} connections, of {} at most", self.allowed);
+        let kept = self.limits.keep.min_idle.min(self.slots);
+        let probes = self.limits.backoff.breaker.is_some() && connections == gauges.opening + gauges.closing;
+        let unserved = self.shard.slots.vacant() > 0 && self.shard.paused_until().is_none() && !probes;
+        assert!(
+            self.shard.lifecycle() != Lifecycle::Running
+                || !unserved
+                || self.opening.len() >= self.limits.max_connecting
+                || gauges.idle + gauges.opening + gauges.checking >= kept,
+            "too few are idle, and none is opened: {gauges:?}"
+        );
         let ended = self.ended.len() + self.queued.len() + self.granted.len();
         assert_eq!(self.issued, ended, "every waiter ends exactly once");
         for &waiter in self.ended.iter().rev().take(4) {
@@ -297,12 +379,27 @@ impl World {
             handles(&self.queued),
             self.turns.clone(),
             handles(&self.granted),
-            self.shard.gauges().idle,
-            self.leases.len(),
+            self.shard.slots.idle_ids().iter().map(|slot| self.shard.is_overdue(*slot)).collect::<Vec<_>>(),
+            self.leases.iter().map(|(slot, _)| self.fate(*slot)).collect::<Vec<_>>(),
+            self.granted.iter().map(|(waiter, _)| self.grant_fate(*waiter)).collect::<Vec<_>>(),
+            self.slots,
+            self.checking.len(),
             self.opening.len(),
             self.closing.len(),
             self.shard.lifecycle() as u8,
         )
+    }
+
+    /// Whether this connection's lease is its last, and whether it is to be replaced.
+    fn fate(&self, slot: SlotId) -> (Option<CloseReasonName>, bool) {
+        (self.shard.slots.last_reason(slot).map(CloseReason::name), self.shard.is_overdue(slot))
+    }
+
+    fn grant_fate(&self, waiter: WaiterKey) -> (bool, bool) {
+        match self.shard.waiters.fate(waiter) {
+            Fate::Granted(slot) => (self.shard.slots.is_reserved_last(*slot), self.shard.is_overdue(*slot)),
+            _ => unreachable!("it is granted"),
+        }
     }
 
     /// Winds everything up; whatever went before, the shard must come to rest and be empty.
@@ -311,6 +408,7 @@ impl World {
         while self.apply(Step::Take(0)) {}
         while self.apply(Step::Release(0)) {}
         while self.apply(Step::Connected) {}
+        while self.apply(Step::Checked(true)) {}
         while self.apply(Step::Closed) {}
         assert!(self.shard.is_quiet());
         assert_eq!(self.issued, self.ended.len());

@@ -1,5 +1,7 @@
 //! A world with a real Redis: cores, a pool, and a load of clients that each check what they get.
 
+#![allow(dead_code)]
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

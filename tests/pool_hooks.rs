@@ -17,6 +17,7 @@ use support::{Memory, MemoryConnection, assert_settled, on_cores, poll_once, pol
 #[derive(Default)]
 struct Hooks {
     fail_after_connect: AtomicBool,
+    hang_after_connect: AtomicBool,
     unfit_before_lease: AtomicBool,
     unfit_after_return: AtomicBool,
     panic_after_return: AtomicBool,
@@ -56,6 +57,9 @@ impl Connector for Hooked {
     async fn after_connect(&self, _: &mut MemoryConnection) -> io::Result<()> {
         self.1.note("after_connect");
         yield_now().await;
+        if is_set(&self.1.hang_after_connect) {
+            pending::<()>().await;
+        }
         match is_set(&self.1.fail_after_connect) {
             true => Err(io::Error::other("unfit on purpose")),
             false => Ok(()),
@@ -143,6 +147,48 @@ fn a_failed_after_connect_is_a_failed_attempt() {
         drop(soon(pool.acquire()).await.unwrap());
         assert_settled(&shard(&pool, 0).await);
         soon(pool.close()).await;
+    });
+}
+
+#[test]
+fn the_connect_time_out_covers_after_connect() {
+    on_cores(1, async move |runtime, _| {
+        let (connector, hooks, script) = hooked();
+        set(&hooks.hang_after_connect, true);
+        let pool = Pool::builder(connector)
+            .slots_per_core(1)
+            .connect_timeout(Duration::from_millis(20))
+            .connect_backoff(Duration::from_millis(1), Duration::from_millis(1))
+            .build(&runtime)
+            .unwrap();
+        let Err(AcquireError::Connect { source }) = soon(pool.acquire()).await.map(drop) else {
+            panic!("no attempt succeeds")
+        };
+        assert_eq!((source.kind(), script.live()), (io::ErrorKind::TimedOut, 0));
+        set(&hooks.hang_after_connect, false);
+        drop(soon(pool.acquire()).await.unwrap());
+        soon(pool.close()).await;
+    });
+}
+
+#[test]
+fn a_waiter_is_served_by_a_new_connection_when_the_one_it_waits_for_comes_back_unfit() {
+    on_cores(1, async move |runtime, _| {
+        for after_return in [true, false] {
+            let (connector, hooks, script) = hooked();
+            let pool =
+                Pool::builder(connector).slots_per_core(1).no_acquire_timeout().build(&runtime).unwrap();
+            let lease = soon(pool.acquire()).await.unwrap();
+            let handle = pool.handle();
+            let mut waiting = handle.acquire();
+            assert!(poll_once(&mut waiting).await.is_pending());
+            set(if after_return { &hooks.unfit_after_return } else { &hooks.unfit_before_lease }, true);
+            drop(lease);
+            drop(soon(waiting).await.unwrap());
+            assert_eq!((script.connects(), script.peak()), (2, 1));
+            drop(handle);
+            soon(pool.close()).await;
+        }
     });
 }
 

@@ -27,6 +27,8 @@ pub enum Command {
     Guest(Options),
     /// corelet's pool with few and with many waiters, handles and slots
     Scale(Options),
+    /// Many callers on one socket to a real Redis, exclusive and pipelined
+    Pipelined(Options),
     /// All of the above
     All(Options),
     /// The server that `rtt` starts: echoes on a free port until its standard input closes
@@ -66,7 +68,8 @@ pub fn parse(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<Cli,
     Cli::try_parse_from(arguments).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.exit(),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "a bench is missing: acquire, xcore, rtt, executor, guest, scale or all (see --help)".into()
+            "a bench is missing: acquire, xcore, rtt, executor, guest, scale, pipelined or all (see --help)"
+                .into()
         }
         _ => {
             let text = error.to_string();

@@ -7,6 +7,7 @@
 //! cargo run --release -- executor    yield, spawn, ping-pong and timers on one core
 //! cargo run --release -- guest       a core inside other loops, against one on its own thread
 //! cargo run --release -- scale       corelet's pool with few and with many waiters, handles and slots
+//! cargo run --release -- pipelined   many callers on one socket to a real Redis, exclusive and pipelined
 //! cargo run --release -- all
 //! ```
 //!
@@ -26,6 +27,7 @@ mod cores;
 mod executor;
 mod guest;
 mod meter;
+mod pipelined;
 mod report;
 mod rings;
 mod rounds;
@@ -81,6 +83,12 @@ const GUEST: Bench = Bench {
 
 const SCALE: Bench = Bench { name: "scale", subjects: || vec![report::BASELINE], run: scale::bench };
 
+const PIPELINED: Bench = Bench {
+    name: "pipelined",
+    subjects: || pipelined::SUBJECTS.iter().map(|subject| subject.name).collect(),
+    run: pipelined::bench,
+};
+
 fn main() -> ExitCode {
     let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
@@ -96,7 +104,19 @@ fn main() -> ExitCode {
         Command::Executor(options) => run(&[EXECUTOR], options),
         Command::Guest(options) => run(&[GUEST], options),
         Command::Scale(options) => run(&[SCALE], options),
-        Command::All(options) => run(&[ACQUIRE, XCORE, RTT, EXECUTOR, GUEST, SCALE], options),
+        Command::Pipelined(options) => run(&[PIPELINED], options),
+        Command::All(options) => run(
+            &[
+                ACQUIRE,
+                XCORE,
+                RTT,
+                EXECUTOR,
+                GUEST,
+                SCALE,
+                Bench { run: pipelined::bench_if_there, ..PIPELINED },
+            ],
+            options,
+        ),
         Command::EchoServer => rtt::server::run(),
     };
     match outcome {

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::config::Affinity;
 use super::connection::Connection;
 use super::connector::Connector;
 use super::error::AcquireError;
 use super::lease::Lease;
 use super::pools::Users;
-use super::remote::{Lent, Token};
-use super::scheduler::{Admission, HandleId, WaiterKey};
+use super::remote::{Answer, Lent, RemoteGrant, Token};
+use super::scheduler::{Admission, Elsewhere, HandleId, WaiterKey};
 use super::shard::Shard;
 use crate::runtime::CoreId;
 
@@ -28,6 +29,8 @@ pub struct Handle<C: Connector> {
     home: usize,
     id: HandleId,
     timeout: Option<Duration>,
+    /// What its own shard has nothing for, it offers to another.
+    spills: bool,
     _users: Arc<Users<C>>,
 }
 
@@ -35,7 +38,45 @@ impl<C: Connector> Handle<C> {
     pub(super) fn new(shard: Rc<Shard<C>>, home: usize, users: Arc<Users<C>>) -> Handle<C> {
         let id = shard.shared.next_handle_id();
         let timeout = shard.shared.settings.acquire_timeout;
-        Handle { shard, home, id, timeout, _users: users }
+        let affinity = shard.shared.settings.affinity;
+        Handle { shard, home, id, timeout, spills: false, _users: users }.with_affinity(affinity)
+    }
+
+    /// Has acquires of this handle served where `affinity` says, instead of where the pool's setting does.
+    ///
+    /// # Examples
+    /// ```
+    /// use corelet::pool::{Affinity, Pool, TcpConnector};
+    ///
+    /// # use corelet::runtime::{Cores, Runtime, handle};
+    /// # let server = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    /// # let address = server.local_addr()?;
+    /// # let runtime = Runtime::builder().cores(Cores::Count(2)).pinned(false).build()?;
+    /// # runtime.block_on(move || async move {
+    /// let pool = Pool::builder(TcpConnector::new(address)).slots_per_core(1).build(&handle())?;
+    /// let other = handle().cores()[1];
+    /// drop(pool.handle_on(other)?.acquire().await?);
+    ///
+    /// // Its own core's only connection is taken, and the other core's is idle.
+    /// let session = pool.handle().with_affinity(Affinity::Spill);
+    /// let near = session.acquire().await?;
+    /// let far = session.acquire().await?;
+    /// # drop((near, far));
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// # })?.unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "the handle is given back"]
+    pub fn with_affinity(mut self, affinity: Affinity) -> Handle<C> {
+        let shared = &self.shard.shared;
+        self.spills = affinity == Affinity::Spill
+            && self.home == self.shard.index
+            && shared.links.len() > 1
+            && C::Connection::MOVES;
+        if self.spills {
+            shared.want_hints();
+        }
+        self
     }
 
     /// Leases a connection of the home shard, within the pool's acquire time-out.
@@ -111,6 +152,10 @@ enum Stage {
     Within(Duration),
     Waiting(WaiterKey),
     Forwarded(Token),
+    /// Offered to another shard.
+    Spilled(Token),
+    /// Queued after it was declined there, when so much time had gone by.
+    Returned(WaiterKey, Duration),
     Done,
 }
 
@@ -149,10 +194,25 @@ impl<C: Connector> Acquire<'_, C> {
         timeout: Option<Duration>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Lease<C>, AcquireError>> {
-        let Handle { shard, home, id, .. } = self.handle;
+        let Handle { shard, home, id, spills, .. } = self.handle;
         if *home != shard.index {
             return self.forward(timeout, cx);
         }
+        if *spills && let Some(token) = shard.spill(*id, timeout, cx) {
+            self.stage = Stage::Spilled(token);
+            return Poll::Pending;
+        }
+        self.ask_home(timeout, None, cx)
+    }
+
+    /// Asks the shard of this core, after `spent` with another one.
+    fn ask_home(
+        &mut self,
+        timeout: Option<Duration>,
+        spent: Option<Duration>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Lease<C>, AcquireError>> {
+        let Handle { shard, id, .. } = self.handle;
         match shard.acquire(*id, timeout, cx) {
             Admission::Granted(grant) => {
                 debug_assert_eq!(grant.slot, grant.connection.slot, "a carrier knows its slot");
@@ -160,7 +220,7 @@ impl<C: Connector> Acquire<'_, C> {
                 Poll::Ready(Ok(Lease::new(grant.connection)))
             }
             Admission::Queued(waiter) => {
-                self.stage = Stage::Waiting(waiter);
+                self.stage = spent.map_or(Stage::Waiting(waiter), |spent| Stage::Returned(waiter, spent));
                 Poll::Pending
             }
             Admission::Refused(refusal) => {
@@ -196,13 +256,35 @@ impl<C: Connector> Acquire<'_, C> {
         let Handle { shard, .. } = self.handle;
         let polled = match self.stage {
             Stage::Waiting(waiter) => shard.poll_waiter(waiter, cx).map_ok(Lease::new),
-            Stage::Forwarded(token) => shard.poll_forward(token, cx).map_ok(|grant| {
-                let Lent { connection, loan } = grant.connection;
-                let connection = C::Connection::attach(connection);
-                // From here on the lease sends it home.
-                shard.keep_reference(loan.settled());
-                Lease::new(shard.load(grant.home, grant.slot, connection))
-            }),
+            Stage::Returned(waiter, spent) => {
+                shard.poll_waiter(waiter, cx).map_ok(Lease::new).map_err(|refusal| refusal.after(spent))
+            }
+            Stage::Forwarded(token) => match shard.poll_forward(token, cx) {
+                Poll::Ready(Answer::Granted(grant)) => Poll::Ready(Ok(self.receive(grant))),
+                Poll::Ready(Answer::Refused(refusal)) => Poll::Ready(Err(refusal)),
+                Poll::Ready(Answer::Declined { .. }) => unreachable!("only what was spilled is declined"),
+                Poll::Pending => Poll::Pending,
+            },
+            Stage::Spilled(token) => match shard.poll_forward(token, cx) {
+                Poll::Ready(Answer::Granted(grant)) => {
+                    // First, for attaching may panic.
+                    self.stage = Stage::Done;
+                    shard.count_spill(Elsewhere::Served);
+                    Poll::Ready(Ok(self.receive(grant)))
+                }
+                Poll::Ready(Answer::Refused(refusal)) => {
+                    shard.count_spill(Elsewhere::Refused(&refusal));
+                    Poll::Ready(Err(refusal))
+                }
+                Poll::Ready(Answer::Declined { since, timeout }) => {
+                    self.stage = Stage::Done;
+                    let now = shard.local.now();
+                    let spent = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+                    let left = timeout.map(|limit| limit.saturating_sub(spent));
+                    return self.ask_home(left, Some(spent), cx);
+                }
+                Poll::Pending => Poll::Pending,
+            },
             Stage::New | Stage::Within(_) | Stage::Done => panic!("an acquire was polled after its end"),
         };
         if polled.is_ready() {
@@ -217,9 +299,23 @@ impl<C: Connector> Acquire<'_, C> {
     fn give_up(&mut self) {
         match self.stage {
             Stage::New | Stage::Within(_) | Stage::Done => {}
-            Stage::Waiting(waiter) => self.handle.shard.cancel_waiter(waiter),
+            Stage::Waiting(waiter) | Stage::Returned(waiter, _) => self.handle.shard.cancel_waiter(waiter),
             Stage::Forwarded(token) => self.handle.shard.cancel_forward(token),
+            Stage::Spilled(token) => {
+                self.handle.shard.cancel_forward(token);
+                self.handle.shard.count_spill(Elsewhere::Cancelled);
+            }
         }
+    }
+
+    /// A connection has come from another core.
+    fn receive(&self, grant: RemoteGrant<Lent<C>>) -> Lease<C> {
+        let Handle { shard, .. } = self.handle;
+        let Lent { connection, loan } = grant.connection;
+        let connection = C::Connection::attach(connection);
+        // From here on the lease sends it home.
+        shard.keep_reference(loan.settled());
+        Lease::new(shard.load(grant.home, grant.slot, connection))
     }
 }
 
@@ -244,7 +340,7 @@ impl<C: Connector> Future for Acquire<'_, C> {
 impl<C: Connector> Drop for Acquire<'_, C> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Stage::Waiting(_) | Stage::Forwarded(_) = self.stage {
+        if !matches!(self.stage, Stage::New | Stage::Within(_) | Stage::Done) {
             self.give_up();
         }
     }

@@ -27,6 +27,11 @@ pub struct ShardStats {
     pub refused: u64,
     /// Acquires of this core's tasks that were sent to another core's shard.
     pub forwards: u64,
+    /// Acquires of this core's tasks that were offered to another shard, this one being exhausted: see
+    /// [`Affinity::Spill`](super::Affinity::Spill).
+    pub spills: u64,
+    /// Those of them that were served there. They are among this shard's acquires, not among the other's.
+    pub spills_granted: u64,
     /// Connections lent to other cores.
     pub lends: u64,
     /// Attempts to connect.
@@ -78,6 +83,8 @@ impl ShardStats {
                 + counters.refused_failed
                 + counters.refused_connect,
             forwards: 0,
+            spills: 0,
+            spills_granted: 0,
             lends: 0,
             opens: counters.opens,
             connect_failures: counters.connect_failures,

@@ -28,7 +28,7 @@ mod tests;
 pub(crate) use backoff::Backoff;
 pub(crate) use counters::{Counters, Gauges};
 pub(crate) use life::Keep;
-pub(crate) use outcome::{Admission, Grant, Lifecycle, Notice, Refusal, Taken, Ticket};
+pub(crate) use outcome::{Admission, Elsewhere, Grant, Lifecycle, Notice, Refusal, Taken, Ticket};
 pub use outcome::{CloseReason, Stage};
 pub(crate) use state::{Limits, State};
 

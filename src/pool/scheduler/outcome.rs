@@ -63,6 +63,17 @@ pub(crate) enum Taken<C> {
     Gone,
 }
 
+/// What became of an acquire that was offered to another shard and did not come back.
+#[derive(Debug)]
+pub(crate) enum Elsewhere<'a> {
+    /// It has a connection of that shard.
+    Served,
+    /// Its caller has given up.
+    Cancelled,
+    /// It was refused meanwhile.
+    Refused(&'a Refusal),
+}
+
 /// Why an acquire ends without a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Refusal {
@@ -90,6 +101,16 @@ pub(crate) enum Refusal {
     },
     /// No connection could be opened and none is left that could become free.
     Connect(Arc<io::Error>),
+}
+
+impl Refusal {
+    /// As it is for an acquire that had been elsewhere before, for so long.
+    pub(crate) fn after(mut self, spent: Duration) -> Refusal {
+        if let Refusal::TimedOut { waited, .. } = &mut self {
+            *waited += spent;
+        }
+        self
+    }
 }
 
 /// What a waiter was waiting for when its time was up.

@@ -119,6 +119,20 @@ impl<C, W> State<C, W> {
         self.wants_open() && self.retry.allows(now)
     }
 
+    /// Whether an acquire that came now would have to wait for a lease to end: nothing is idle, and no open is under way
+    /// or could begin that would be for it. `may_open` says whether the pool has a connection to spare.
+    pub(crate) fn is_exhausted(&self, may_open: bool) -> bool {
+        let Gauges { waiting, idle, opening, .. } = self.gauges();
+        let can_open =
+            may_open && self.openable() > 0 && opening < self.max_connecting && self.retry.until().is_none();
+        self.lifecycle == Lifecycle::Running && idle == 0 && opening <= waiting && !can_open
+    }
+
+    /// What this shard has to spare, in one word: idle connections in the upper half, waiters in the lower.
+    pub(crate) fn hint(&self) -> u64 {
+        (self.slots.idle() as u64) << 32 | self.waiters.queued() as u64
+    }
+
     /// Slots in which a connection could be opened.
     pub(super) fn openable(&self) -> usize {
         if self.blocked { 0 } else { self.slots.vacant() }

@@ -6,11 +6,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::ending::LoseOnUnwind;
-use super::{Asker, Departure, Destination, Reply, Shard};
+use super::{Asker, Departure, Destination, Granted, Reply, Shard};
 use crate::pool::carrier::Carrier;
 use crate::pool::connection::Connection;
 use crate::pool::connector::Connector;
-use crate::pool::remote::{Cancelled, Command, Detached, Lent, RemoteGrant, Token};
+use crate::pool::remote::{Answer, Cancelled, Command, Detached, Lent, RemoteGrant, Token};
 use crate::pool::scheduler::{Admission, CloseReason, HandleId, Refusal, SlotId, Ticket};
 use crate::pool::shared::{LeaseEnd, Loan, Shared};
 use crate::runtime::executor::contain;
@@ -33,17 +33,13 @@ impl<C: Connector> Shard<C> {
         if self.ended.get() {
             return Err(self.end_refusal());
         }
-        let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), timeout);
+        let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), timeout, None);
         self.unclocked.set(true);
         self.shared.send(home, Command::Acquire { handle, from: self.index, token });
         Ok(token)
     }
 
-    pub(crate) fn poll_forward(
-        &self,
-        token: Token,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<RemoteGrant<Lent<C>>, Refusal>> {
+    pub(crate) fn poll_forward(&self, token: Token, cx: &mut Context<'_>) -> Poll<Answer<Lent<C>>> {
         self.forwards.borrow_mut().poll(token, cx.waker())
     }
 
@@ -158,12 +154,12 @@ impl<C: Connector> Shard<C> {
     }
 
     /// Hands a granted connection to a task of another core.
-    pub(super) fn lend(&self, asker: Asker, waited: bool, carrier: Box<Carrier<C>>) {
+    pub(super) fn lend(&self, asker: Asker, grant: Granted, carrier: Box<Carrier<C>>) {
         let slot = carrier.slot;
         self.abroad.borrow_mut().lends += 1;
         let loan = Loan::new(self.spare_reference(), self.index, slot);
         if let Some(connection) = self.unload(carrier) {
-            self.depart(Departure { slot, connection, to: Destination::Asker { asker, waited }, loan });
+            self.depart(Departure { slot, connection, to: Destination::Asker { asker, grant }, loan });
         }
     }
 
@@ -173,17 +169,20 @@ impl<C: Connector> Shard<C> {
         slot: SlotId,
         connection: C::Connection,
         asker: Asker,
-        waited: bool,
+        grant: Granted,
     ) {
         let carrier = self.load(self.index, slot, connection);
         self.with_state(|state| state.handle_discard(slot, carrier, CloseReason::Broken));
         if !self.abroad.borrow_mut().leaving.remove(&(asker.shard, asker.token)) {
             return;
         }
+        if grant == Granted::Spilled {
+            return self.answer_spill(asker);
+        }
         let admission = self.with_state(|state| {
             state.handle_readmission(
                 asker.handle,
-                waited,
+                grant == Granted::AfterWait,
                 |carrier| self.may_lease(carrier),
                 || Ticket { reply: Reply::Remote { asker }, timeout: None },
             )
@@ -215,8 +214,9 @@ impl<C: Connector> Shard<C> {
 
     fn answer(&self, asker: Asker, waited: bool, admission: Admission<Box<Carrier<C>>>) {
         let Asker { shard, token, .. } = asker;
+        let how = if waited { Granted::AfterWait } else { Granted::AtOnce };
         match admission {
-            Admission::Granted(grant) => self.lend(asker, waited, grant.connection),
+            Admission::Granted(grant) => self.lend(asker, how, grant.connection),
             Admission::Refused(refusal) => {
                 self.shared.send(shard, Command::Refuse { token, refusal: Box::new(refusal) })
             }
@@ -256,6 +256,9 @@ impl<C: Connector> Shard<C> {
     pub(crate) fn handle_command(self: &Rc<Self>, command: Command<C>) {
         match command {
             Command::Acquire { handle, from, token } => self.acquire_for(handle, from, token),
+            Command::Spill { handle, from, token } => {
+                self.answer_spill(Asker { shard: from, token, handle });
+            }
             Command::Cancel { from, token } => {
                 let waiter = {
                     let mut abroad = self.abroad.borrow_mut();
@@ -278,15 +281,21 @@ impl<C: Connector> Shard<C> {
             Command::Grant { token, lent } => {
                 let (home, slot) = lent.loan.lender();
                 let grant = RemoteGrant { home, slot, connection: lent };
-                let resolved = self.forwards.borrow_mut().resolve(token, Ok(grant));
+                let resolved = self.forwards.borrow_mut().resolve(token, Answer::Granted(grant));
                 match resolved {
                     Ok(waker) => waker.wake(),
-                    Err(Ok(unwanted)) => self.return_unused(unwanted),
-                    Err(Err(_)) => {}
+                    Err(Answer::Granted(unwanted)) => self.return_unused(unwanted),
+                    Err(_) => {}
+                }
+            }
+            Command::Decline { token } => {
+                let declined = self.forwards.borrow_mut().decline(token);
+                if let Some(waker) = declined {
+                    waker.wake();
                 }
             }
             Command::Refuse { token, refusal } => {
-                let resolved = self.forwards.borrow_mut().resolve(token, Err(*refusal));
+                let resolved = self.forwards.borrow_mut().resolve(token, Answer::Refused(*refusal));
                 if let Ok(waker) = resolved {
                     waker.wake();
                 }

@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::ending::{FailOnUnwind, LoseOnUnwind};
-use super::{Asker, Reply, Shard};
+use super::{Asker, Granted, Reply, Shard};
 use crate::pool::carrier::Carrier;
 use crate::pool::connector::Connector;
 use crate::pool::remote::Command;
@@ -247,7 +247,7 @@ impl<C: Connector> Shard<C> {
                 self.abroad.borrow_mut().waiters.remove(&(shard, token));
                 let taken = self.state.borrow_mut().take(notice.waiter);
                 match taken {
-                    Taken::Granted(grant) => self.lend(asker, true, grant.connection),
+                    Taken::Granted(grant) => self.lend(asker, Granted::AfterWait, grant.connection),
                     Taken::Refused(refusal) => {
                         self.shared.send(shard, Command::Refuse { token, refusal: Box::new(refusal) })
                     }
@@ -291,6 +291,7 @@ impl<C: Connector> Shard<C> {
         if home != self.index {
             return self.shared.send(home, Command::Deregister { handle });
         }
+        self.deregister_spilled(handle);
         if self.ended.get() || !self.state.borrow().has_claims() {
             return;
         }

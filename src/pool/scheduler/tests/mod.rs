@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{
-    Admission, Backoff, CloseReason, Grant, HandleId, Keep, Lifecycle, Limits, Refusal, SlotId, State, Taken,
-    Ticket, WaiterKey,
+    Admission, Backoff, CloseReason, Elsewhere, Grant, HandleId, Keep, Lifecycle, Limits, Refusal, SlotId,
+    State, Taken, Ticket, WaiterKey,
 };
 use crate::pool::Fairness;
 
@@ -18,6 +18,7 @@ mod ending;
 mod exhaustive;
 mod fairness;
 mod life;
+mod others;
 mod properties;
 mod resize;
 mod world;

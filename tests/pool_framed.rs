@@ -13,7 +13,7 @@ use bytes::Bytes;
 use corelet::net::TcpStream;
 use corelet::pool::{
     CloseReason, Connection, ExchangeError, FramedConnection, FramedConnector, FramedError, Lease, Pool,
-    TcpConnector,
+    TcpConnector, UnixConnector,
 };
 use corelet::runtime::{RuntimeHandle, timeout};
 use framed::{Frame, Frames, REFUSED, drip_frames, echo_frames, frame, read_frame, to_bytes, write_frame};
@@ -339,5 +339,29 @@ fn a_call_that_times_out_costs_the_connection_and_the_next_one_gets_its_own_repl
         assert_eq!(lease.call(frame(2)).await.unwrap(), frame(2));
         drop(lease);
         pool.close().await;
+    });
+}
+
+#[test]
+fn unix_sockets_are_framed_as_well() {
+    on_cores(1, async move |runtime, _| {
+        let path = std::env::temp_dir().join(format!("corelet-framed-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut bytes = [0; framed::FRAME_SIZE];
+            while socket.read_exact(&mut bytes).is_ok() {
+                socket.write_all(&bytes).unwrap();
+            }
+        });
+        let connector = FramedConnector::new(UnixConnector::new(&path), || Frames);
+        let pool = Pool::builder(connector).slots_per_core(1).build(&runtime).unwrap();
+        let mut lease = soon(pool.acquire()).await.unwrap();
+        assert_eq!(lease.call(frame(1)).await.unwrap(), frame(1));
+        drop(lease);
+        pool.close().await;
+        server.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
     });
 }

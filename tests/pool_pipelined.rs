@@ -436,6 +436,31 @@ fn a_codec_that_panics_fails_its_socket_and_no_other() {
     });
 }
 
+/// The one whose turn it is when the socket fails is told, and not left on a socket that nobody serves.
+#[test]
+fn a_call_that_was_to_begin_when_the_socket_failed_is_told() {
+    on_cores(1, async move |runtime, _| {
+        let (upstream, answer, seen) = held_frames();
+        let pool = ordered(&upstream, 1, 2).max_outstanding(1).build(&runtime).unwrap();
+        let mut leases = leases(&pool, 2).await;
+        let (mut second, mut first) = (leases.pop().unwrap(), leases.pop().unwrap());
+        let mut on_it = Box::pin(first.call(frame(1)));
+        assert!(poll_once(&mut on_it).await.is_pending());
+        let mut next = Box::pin(second.call(frame(2)));
+        assert!(poll_once(&mut next).await.is_pending());
+        poll_until(async || seen.load(Ordering::SeqCst) == 1).await;
+        answer.send(1).unwrap();
+        // Its turn comes with this reply; it does not look before the socket has failed.
+        assert_eq!(soon(on_it).await.unwrap(), frame(1));
+        upstream.hang_up();
+        poll_until(async || shard(pool.sockets(), 0).await.connections() == 0).await;
+        let failed = failure(soon(next).await);
+        assert!(failed.is_retryable(), "{failed}");
+        drop((first, second));
+        pool.close().await;
+    });
+}
+
 #[test]
 fn a_socket_without_sessions_goes_back_to_its_pool_with_its_codec() {
     on_cores(1, async move |runtime, _| {

@@ -517,7 +517,7 @@ fn code_may_be_generic_over_shared_and_own_connections() {
             shared.acquire().await.unwrap().exchange(async |it| ask(it, frame(2)).await.ok_or(())).await;
         assert_eq!(asked.unwrap(), frame(2));
         let mut lease = shared.acquire().await.unwrap();
-        lease.exchange(async |it| Ok::<_, ()>(assert!(it.is_quiet()))).await.unwrap();
+        assert!(lease.exchange(async |it| Ok::<_, ()>(it.is_quiet())).await.unwrap());
         drop(lease);
         shared.close().await;
         own.close().await;

@@ -11,24 +11,125 @@ mod redis;
 mod redis_support;
 mod support;
 
+use std::io;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use corelet::pool::CloseReason;
-use corelet::runtime::timeout;
-use redis_support::{ACQUIRE_LIMIT, Client, EXCHANGE_LIMIT, Load, SLOTS, World, request};
+use common::wait_for;
+use corelet::net::Stream;
+use corelet::pool::{CloseReason, Handle, Pool, TcpConnector};
+use corelet::runtime::{CoreId, RuntimeHandle, timeout};
+use redis_support::{
+    ACQUIRE_LIMIT, Asks, EXCHANGE_LIMIT, Failure, Load, SLOTS, Values, World, in_time, in_world,
+};
 use support::{Cut, Random, block_until, cut_off};
+
+/// One that asks, with a connection of its own for each request.
+struct Client {
+    values: Values,
+    handles: Vec<Handle<TcpConnector>>,
+}
+
+impl Client {
+    /// The shards take turns.
+    fn handle(&self) -> &Handle<TcpConnector> {
+        &self.handles[self.values.sequence as usize % self.handles.len()]
+    }
+}
+
+impl Asks<TcpConnector> for Client {
+    fn new(pool: &Pool<TcpConnector>, cores: &[CoreId], name: String) -> Client {
+        let handles = cores.iter().map(|core| pool.handle_on(*core).unwrap()).collect();
+        Client { values: Values::new(name), handles }
+    }
+
+    /// Now and then it is a pair of requests that belong together.
+    async fn ask(&mut self) -> Result<(), Failure> {
+        let value = self.values.next();
+        let handle = self.handle();
+        let begun = Instant::now();
+        let acquired = handle.acquire_within(ACQUIRE_LIMIT).await;
+        in_time(begun, ACQUIRE_LIMIT);
+        let mut lease = acquired.map_err(Failure::Acquire)?;
+
+        let begun = Instant::now();
+        let pair = self.values.sequence.is_multiple_of(4);
+        let exchange = lease.exchange(async |stream| {
+            if !pair {
+                return request(stream, &["ECHO", &value]).await;
+            }
+            let stored = request(stream, &["SET", &value, &value]).await?;
+            assert_eq!(stored, b"OK", "the reply to a SET of {value}");
+            request(stream, &["GET", &value]).await
+        });
+        let exchanged = timeout(EXCHANGE_LIMIT, exchange).await;
+        in_time(begun, EXCHANGE_LIMIT);
+        let reply = match exchanged {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(error)) => return Err(Failure::Exchange(error.to_string())),
+            Err(late) => return Err(Failure::Exchange(late.to_string())),
+        };
+        assert_eq!(String::from_utf8_lossy(&reply), value, "a reply of another request");
+        Ok(())
+    }
+}
+
+/// Sends one command and reads its reply, of which it gives the text.
+async fn request(stream: &mut Stream, words: &[&str]) -> io::Result<Vec<u8>> {
+    let mut wire = format!("*{}\r\n", words.len());
+    words.iter().for_each(|word| wire += &format!("${}\r\n{word}\r\n", word.len()));
+    stream.write_all(wire).await.0?;
+    let mut received = Vec::with_capacity(512);
+    loop {
+        received.reserve(64);
+        let count;
+        (count, received) = stream.read(received).await;
+        if count? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Some((text, taken)) = reply(&received) {
+            assert_eq!(taken, received.len(), "more than one reply to {words:?}");
+            return Ok(text.to_vec());
+        }
+    }
+}
+
+/// The text of a reply, a simple or a bulk string, and its length on the wire; none when its end is not there yet.
+fn reply(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+    let (head, body) = (&bytes[1..line], line + 2);
+    match bytes[0] {
+        b'+' => Some((head, body)),
+        b'$' => {
+            let length: usize = std::str::from_utf8(head).unwrap().parse().expect("a string that is there");
+            let text = bytes.get(body..body + length)?;
+            let ending = bytes.get(body + length..body + length + 2)?;
+            assert_eq!(ending, b"\r\n");
+            Some((text, body + length + 2))
+        }
+        _ => panic!("not what was asked for: {}", String::from_utf8_lossy(bytes)),
+    }
+}
 
 /// Runs a test in a world of one core and in one of two, where every other lease is of the other core's shard.
 macro_rules! worlds {
     ($($case:ident),* $(,)?) => {
         mod on_one_core {
-            $(#[test] fn $case() { crate::redis_support::in_world(1, crate::$case); })*
+            $(#[test] fn $case() { crate::run(1, crate::$case); })*
         }
         mod on_two_cores {
-            $(#[test] fn $case() { crate::redis_support::in_world(2, crate::$case); })*
+            $(#[test] fn $case() { crate::run(2, crate::$case); })*
         }
     };
+}
+
+fn run(cores: usize, test: fn(&mut World<TcpConnector>)) {
+    let sockets = |pool: &Pool<_>| wait_for(pool.stats()).sum(|shard| shard.connections() as u64);
+    let build = |redis, runtime: &RuntimeHandle| {
+        let settings = Pool::builder(TcpConnector::new(redis)).slots_per_core(SLOTS);
+        settings.acquire_timeout(ACQUIRE_LIMIT).build(runtime).unwrap()
+    };
+    in_world(cores, build, sockets, test);
 }
 
 worlds! {
@@ -39,8 +140,8 @@ worlds! {
     a_storm_of_cancels_never_hands_on_a_stale_reply,
 }
 
-fn replies_are_their_own_while_redis_is_killed_and_started_again(world: &mut World) {
-    let load = Load::start(world, 6);
+fn replies_are_their_own_while_redis_is_killed_and_started_again(world: &mut World<TcpConnector>) {
+    let load = Load::start::<_, Client>(world, 6);
     for _ in 0..5 {
         load.answers_more(300);
         let failed = load.failed();
@@ -58,9 +159,9 @@ fn replies_are_their_own_while_redis_is_killed_and_started_again(world: &mut Wor
     assert!(stats.sum(|shard| shard.connect_failures) > 0, "nobody came while it was down: {stats:?}");
 }
 
-fn idle_connections_that_redis_kills_are_evicted_before_their_next_use(world: &mut World) {
+fn idle_connections_that_redis_kills_are_evicted_before_their_next_use(world: &mut World<TcpConnector>) {
     for _ in 0..5 {
-        world.warm();
+        world.warm(SLOTS);
         let before = world.stats();
         let killed = world.redis.command("CLIENT KILL TYPE normal SKIPME yes");
         assert_eq!(killed, format!(":{}", SLOTS * world.cores.len()));
@@ -70,7 +171,7 @@ fn idle_connections_that_redis_kills_are_evicted_before_their_next_use(world: &m
             |stats: &corelet::pool::PoolStats| stats.sum(|shard| shard.closed_for(CloseReason::Broken));
         assert_eq!(broken(&world.stats()) - broken(&before), (SLOTS * world.cores.len()) as u64);
         // So not one of the next requests meets a dead connection.
-        world.on_each_core(async |mut client: Client| {
+        world.on_each_core(SLOTS + 1, async |mut client: Client| {
             for _ in 0..20 {
                 client.ask().await.unwrap();
             }
@@ -79,9 +180,9 @@ fn idle_connections_that_redis_kills_are_evicted_before_their_next_use(world: &m
     world.settle();
 }
 
-fn a_stopped_redis_holds_nobody_beyond_the_deadlines(world: &mut World) {
-    world.warm();
-    let load = Load::start(world, 3 * SLOTS);
+fn a_stopped_redis_holds_nobody_beyond_the_deadlines(world: &mut World<TcpConnector>) {
+    world.warm(SLOTS);
+    let load = Load::start::<_, Client>(world, 3 * SLOTS);
     for _ in 0..2 {
         load.answers_more(100);
         let (acquires, exchanges) = (load.acquires_failed(), load.exchanges_failed());
@@ -97,8 +198,8 @@ fn a_stopped_redis_holds_nobody_beyond_the_deadlines(world: &mut World) {
     world.settle();
 }
 
-fn a_paused_redis_answers_late_and_nobody_gets_a_late_answer(world: &mut World) {
-    let load = Load::start(world, 6);
+fn a_paused_redis_answers_late_and_nobody_gets_a_late_answer(world: &mut World<TcpConnector>) {
+    let load = Load::start::<_, Client>(world, 6);
     for _ in 0..3 {
         load.answers_more(100);
         let failed = load.exchanges_failed();
@@ -112,10 +213,10 @@ fn a_paused_redis_answers_late_and_nobody_gets_a_late_answer(world: &mut World) 
     world.settle();
 }
 
-fn a_storm_of_cancels_never_hands_on_a_stale_reply(world: &mut World) {
+fn a_storm_of_cancels_never_hands_on_a_stale_reply(world: &mut World<TcpConnector>) {
     let mut random = Random::new();
     let seed = random.next();
-    world.on_each_core(move |client: Client| storm(client, Random::seeded(seed)));
+    world.on_each_core(SLOTS + 1, move |client: Client| storm(client, Random::seeded(seed)));
     world.settle();
     let stats = world.stats();
     assert!(
@@ -128,7 +229,7 @@ async fn storm(mut client: Client, mut random: Random) {
     for _ in 0..1500 {
         // Given up anywhere: in the queue, on the way to the other core, with the request sent, with the reply here.
         let cut = if random.below(2) == 0 { Cut::AtOnce } else { Cut::WhenWoken };
-        let value = client.value();
+        let value = client.values.next();
         let handle = client.handle();
         let asked = async {
             let mut lease = handle.acquire_within(ACQUIRE_LIMIT).await.unwrap();

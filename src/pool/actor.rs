@@ -63,6 +63,7 @@ impl<C: Connector> Port for Mail<C> {
     #[inline]
     fn turn_ends(&self) {
         self.shard.end_turn();
+        self.shard.publish_hint();
         self.shard.publish();
     }
 }
@@ -149,6 +150,7 @@ impl<C: Connector> Actor<C> {
         self.shard.follow();
         self.shard.look_at_others();
         self.shard.listen();
+        self.shard.start_hinting();
     }
 
     /// Idle connections on which something has arrived.
@@ -302,8 +304,8 @@ impl<C: Connector> Actor<C> {
         };
         self.shard.keep_reference(loan.settled());
         match to {
-            Destination::Asker { asker, waited } => {
-                self.shard.lend_failed(slot, connection, asker, waited);
+            Destination::Asker { asker, grant } => {
+                self.shard.lend_failed(slot, connection, asker, grant);
             }
             Destination::Home { shard } | Destination::Close { shard, .. } => {
                 let mut carrier = self.shard.load(shard, slot, connection);

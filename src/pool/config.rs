@@ -21,6 +21,23 @@ pub enum Fairness {
     RoundRobin,
 }
 
+/// Where an acquire may be served. It can be set for a pool and for each [`Handle`](super::Handle).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Affinity {
+    /// By its own shard only.
+    #[default]
+    Local,
+    /// By its own shard, unless that is exhausted: nothing is idle there, and nothing can be opened at once. Then it is
+    /// offered to another shard, once: to the better of two that are drawn, if that seems to have an idle connection.
+    /// If it has, the connection comes over for the length of the lease; otherwise the acquire is queued at home, with
+    /// what is left of its time. Only handles of their own core's shard spill.
+    ///
+    /// The order in which a shard serves its waiters holds for those that wait there. An acquire that is served
+    /// elsewhere may be served before them.
+    Spill,
+}
+
 /// Settings of a pool, without its connector.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -29,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) max_waiters: usize,
     pub(crate) max_connecting: usize,
     pub(crate) fairness: Fairness,
+    pub(crate) affinity: Affinity,
     pub(crate) acquire_timeout: Option<Duration>,
     pub(crate) connect_timeout: Duration,
     pub(crate) backoff: Backoff,
@@ -88,6 +106,7 @@ impl<C: Connector> PoolBuilder<C> {
                 max_waiters: 1024,
                 max_connecting: 4,
                 fairness: Fairness::Fifo,
+                affinity: Affinity::Local,
                 acquire_timeout: Some(Duration::from_secs(5)),
                 connect_timeout: Duration::from_secs(5),
                 backoff: Backoff {
@@ -178,6 +197,13 @@ impl<C: Connector> PoolBuilder<C> {
     /// In which order waiters are served; FIFO by default.
     pub fn fairness(mut self, fairness: Fairness) -> Self {
         self.settings.fairness = fairness;
+        self
+    }
+
+    /// Where acquires may be served; by their own shard only, by default. A handle may have an affinity of its own: see
+    /// [`Handle::with_affinity`](super::Handle::with_affinity).
+    pub fn affinity(mut self, affinity: Affinity) -> Self {
+        self.settings.affinity = affinity;
         self
     }
 

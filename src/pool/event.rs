@@ -40,6 +40,12 @@ pub enum EventKind {
         /// Why.
         reason: CloseReason,
     },
+    /// An acquire that found this core's connections taken was offered to another core.
+    #[non_exhaustive]
+    Spilled {
+        /// The other core.
+        to: CoreId,
+    },
     /// An acquire ended without a lease.
     Refused {
         /// What its caller gets.

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::config::Affinity;
 use super::connection::Connection;
 use super::connector::Connector;
 use super::error::AcquireError;
 use super::lease::Lease;
 use super::pools::Users;
-use super::remote::{Lent, Token};
-use super::scheduler::{Admission, Asker, HandleId, Patience, Rules, Shedding, Site, WaiterKey};
+use super::remote::{Answer, Lent, RemoteGrant, Token};
+use super::scheduler::{Admission, Asker, Elsewhere, HandleId, Patience, Rules, Shedding, Site, WaiterKey};
 use super::shard::Shard;
 use crate::runtime::CoreId;
 
@@ -35,6 +36,8 @@ pub struct Handle<C: Connector> {
     rules: Rules,
     /// Of `timeout`.
     patience: Patience,
+    /// What its own shard has nothing for, it offers to another.
+    spills: bool,
     _users: Arc<Users<C>>,
 }
 
@@ -42,10 +45,12 @@ impl<C: Connector> Handle<C> {
     pub(super) fn new(shard: Rc<Shard<C>>, home: usize, users: Arc<Users<C>>) -> Handle<C> {
         let id = shard.shared.next_handle_id();
         let settings = &shard.shared.settings;
-        let (timeout, shedding) = (settings.acquire_timeout, settings.shedding);
+        let (timeout, shedding, affinity) = (settings.acquire_timeout, settings.shedding, settings.affinity);
         let plain = home == shard.index && settings.detect_leaks.is_none();
         let (rules, patience) = (Rules { limit: None, shedding }, Patience::of(timeout));
-        Handle { shard, home, plain, id, timeout, rules, patience, _users: users }
+        let spills = false;
+        let handle = Handle { shard, home, plain, id, timeout, rules, patience, spills, _users: users };
+        handle.with_affinity(affinity)
     }
 
     /// Limits this handle to so many leases at the same time (at least 1). A further acquire waits until one of them
@@ -53,7 +58,8 @@ impl<C: Connector> Handle<C> {
     /// deadline counts from the start, and so does its place in the bound of the queue. Acquires of the handle are
     /// served in their order.
     ///
-    /// Leases that the handle has already are not counted.
+    /// Leases that the handle has already are not counted. A handle with a limit does not
+    /// [spill](super::Affinity::Spill).
     ///
     /// # Examples
     /// ```
@@ -85,6 +91,8 @@ impl<C: Connector> Handle<C> {
         let leases = u32::try_from(leases).unwrap_or(u32::MAX);
         self.rules.limit = Some(NonZeroU32::new(leases).unwrap_or(NonZeroU32::MIN));
         self.plain = false;
+        // What another shard serves, this one could not count.
+        self.spills = false;
         self
     }
 
@@ -99,6 +107,44 @@ impl<C: Connector> Handle<C> {
     /// The handle's id, unique in the pool; it is what events and the log call it by.
     pub fn id(&self) -> u64 {
         self.id.0
+    }
+
+    /// Has acquires of this handle served where `affinity` says, instead of where the pool's setting does.
+    ///
+    /// # Examples
+    /// ```
+    /// use corelet::pool::{Affinity, Pool, TcpConnector};
+    ///
+    /// # use corelet::runtime::{Cores, Runtime, handle};
+    /// # let server = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    /// # let address = server.local_addr()?;
+    /// # let runtime = Runtime::builder().cores(Cores::Count(2)).pinned(false).build()?;
+    /// # runtime.block_on(move || async move {
+    /// let pool = Pool::builder(TcpConnector::new(address)).slots_per_core(1).build(&handle())?;
+    /// let other = handle().cores()[1];
+    /// drop(pool.handle_on(other)?.acquire().await?);
+    ///
+    /// // Its own core's only connection is taken, and the other core's is idle.
+    /// let session = pool.handle().with_affinity(Affinity::Spill);
+    /// let near = session.acquire().await?;
+    /// let far = session.acquire().await?;
+    /// # drop((near, far));
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// # })?.unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "the handle is given back"]
+    pub fn with_affinity(mut self, affinity: Affinity) -> Handle<C> {
+        let shared = &self.shard.shared;
+        self.spills = affinity == Affinity::Spill
+            && self.rules.limit.is_none()
+            && self.home == self.shard.index
+            && shared.links.len() > 1
+            && C::Connection::MOVES;
+        if self.spills {
+            shared.want_hints();
+        }
+        self
     }
 
     /// Leases a connection of the home shard, within the pool's acquire time-out.
@@ -181,6 +227,10 @@ enum Stage {
     Within(Duration),
     Waiting(WaiterKey),
     Forwarded(Token),
+    /// Offered to another shard.
+    Spilled(Token),
+    /// Queued after it was declined there, when so much time had gone by.
+    Returned(WaiterKey, Duration),
     Done,
 }
 
@@ -201,7 +251,7 @@ impl<C: Connector> Acquire<'_, C> {
     /// Takes a step for each of those before it, and under round robin one for each handle that waits.
     pub fn position(&self) -> Option<usize> {
         match self.stage {
-            Stage::Waiting(waiter) => self.handle.shard.position(waiter),
+            Stage::Waiting(waiter) | Stage::Returned(waiter, _) => self.handle.shard.position(waiter),
             _ => None,
         }
     }
@@ -234,19 +284,39 @@ impl<C: Connector> Acquire<'_, C> {
         patience: Patience,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Lease<C>, AcquireError>> {
-        let Handle { shard, home, id, rules, .. } = self.handle;
-        let asker = Asker { handle: *id, site: self.site, patience, rules: *rules };
+        let Handle { shard, home, spills, .. } = self.handle;
+        let asker = self.asker(patience);
         if *home != shard.index {
             return self.forward(asker, timeout, cx);
         }
-        match shard.acquire(&asker, timeout, cx) {
+        if *spills && let Some(token) = shard.spill(&asker, timeout, cx) {
+            self.stage = Stage::Spilled(token);
+            return Poll::Pending;
+        }
+        self.ask_home(&asker, timeout, None, cx)
+    }
+
+    fn asker(&self, patience: Patience) -> Asker {
+        let Handle { id, rules, .. } = self.handle;
+        Asker { handle: *id, site: self.site, patience, rules: *rules }
+    }
+
+    /// Asks the shard of this core, after `spent` with another one.
+    fn ask_home(
+        &mut self,
+        asker: &Asker,
+        timeout: Option<Duration>,
+        spent: Option<Duration>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Lease<C>, AcquireError>> {
+        match self.handle.shard.acquire(asker, timeout, cx) {
             Admission::Granted(grant) => {
                 debug_assert_eq!(grant.slot, grant.connection.slot, "a carrier knows its slot");
                 self.stage = Stage::Done;
                 Poll::Ready(Ok(Lease::new(grant.connection)))
             }
             Admission::Queued(waiter) => {
-                self.stage = Stage::Waiting(waiter);
+                self.stage = spent.map_or(Stage::Waiting(waiter), |spent| Stage::Returned(waiter, spent));
                 Poll::Pending
             }
             Admission::Refused(refusal) => {
@@ -283,13 +353,35 @@ impl<C: Connector> Acquire<'_, C> {
         let Handle { shard, .. } = self.handle;
         let polled = match self.stage {
             Stage::Waiting(waiter) => shard.poll_waiter(waiter, cx).map_ok(Lease::new),
-            Stage::Forwarded(token) => shard.poll_forward(token, cx).map_ok(|grant| {
-                let Lent { connection, loan } = grant.connection;
-                let connection = C::Connection::attach(connection);
-                // From here on the lease sends it home.
-                shard.keep_reference(loan.settled());
-                Lease::new(shard.load(grant.home, grant.slot, connection))
-            }),
+            Stage::Returned(waiter, spent) => {
+                shard.poll_waiter(waiter, cx).map_ok(Lease::new).map_err(|refusal| refusal.after(spent))
+            }
+            Stage::Forwarded(token) => match shard.poll_forward(token, cx) {
+                Poll::Ready(Answer::Granted(grant)) => Poll::Ready(Ok(self.receive(grant))),
+                Poll::Ready(Answer::Refused(refusal)) => Poll::Ready(Err(refusal)),
+                Poll::Ready(Answer::Declined { .. }) => unreachable!("only what was spilled is declined"),
+                Poll::Pending => Poll::Pending,
+            },
+            Stage::Spilled(token) => match shard.poll_forward(token, cx) {
+                Poll::Ready(Answer::Granted(grant)) => {
+                    // First, for attaching may panic.
+                    self.stage = Stage::Done;
+                    shard.count_spill(Elsewhere::Served);
+                    Poll::Ready(Ok(self.receive(grant)))
+                }
+                Poll::Ready(Answer::Refused(refusal)) => {
+                    shard.count_spill(Elsewhere::Refused(&refusal));
+                    Poll::Ready(Err(refusal))
+                }
+                Poll::Ready(Answer::Declined { since, timeout }) => {
+                    self.stage = Stage::Done;
+                    let now = shard.local.now();
+                    let spent = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+                    let left = timeout.map(|limit| limit.saturating_sub(spent));
+                    return self.ask_home(&self.asker(Patience::of(left)), left, Some(spent), cx);
+                }
+                Poll::Pending => Poll::Pending,
+            },
             Stage::New | Stage::Within(_) | Stage::Done => panic!("an acquire was polled after its end"),
         };
         if polled.is_ready() {
@@ -304,9 +396,23 @@ impl<C: Connector> Acquire<'_, C> {
     fn give_up(&mut self) {
         match self.stage {
             Stage::New | Stage::Within(_) | Stage::Done => {}
-            Stage::Waiting(waiter) => self.handle.shard.cancel_waiter(waiter),
+            Stage::Waiting(waiter) | Stage::Returned(waiter, _) => self.handle.shard.cancel_waiter(waiter),
             Stage::Forwarded(token) => self.handle.shard.cancel_forward(token),
+            Stage::Spilled(token) => {
+                self.handle.shard.cancel_forward(token);
+                self.handle.shard.count_spill(Elsewhere::Cancelled);
+            }
         }
+    }
+
+    /// A connection has come from another core.
+    fn receive(&self, grant: RemoteGrant<Lent<C>>) -> Lease<C> {
+        let Handle { shard, .. } = self.handle;
+        let Lent { connection, loan } = grant.connection;
+        let connection = C::Connection::attach(connection);
+        // From here on the lease sends it home.
+        shard.keep_reference(loan.settled());
+        Lease::new(shard.load(grant.home, grant.slot, connection))
     }
 }
 
@@ -331,7 +437,7 @@ impl<C: Connector> Future for Acquire<'_, C> {
 impl<C: Connector> Drop for Acquire<'_, C> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Stage::Waiting(_) | Stage::Forwarded(_) = self.stage {
+        if !matches!(self.stage, Stage::New | Stage::Within(_) | Stage::Done) {
             self.give_up();
         }
     }

@@ -32,7 +32,7 @@ mod sharing;
 mod stats;
 
 pub use addresses::{Addresses, Resolve};
-pub use config::{Fairness, PoolBuilder};
+pub use config::{Affinity, Fairness, PoolBuilder};
 pub use connection::Connection;
 pub use connector::{Connector, TcpConnector, UnixConnector};
 pub use error::{AcquireError, BuildError, ExchangeError, Stage};

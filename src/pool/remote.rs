@@ -37,7 +37,9 @@ pub(crate) type Warmup = oneshot::Sender<Result<(), Arc<io::Error>>>;
 pub(crate) enum Command<C: Connector> {
     /// To the home shard: a task of shard `from` asks.
     Acquire { asker: Asker, from: usize, token: Token },
-    /// To the home shard: it has given up.
+    /// To any shard: a task of shard `from` asks, and is to be served at once or not at all.
+    Spill { asker: Asker, from: usize, token: Token },
+    /// To the asked shard: it has given up.
     Cancel { from: usize, token: Token },
     /// To the home shard: the handle is gone.
     Deregister { handle: HandleId },
@@ -47,6 +49,8 @@ pub(crate) enum Command<C: Connector> {
     Gone { slot: SlotId, reason: CloseReason, end: LeaseEnd<C> },
     /// To the asking shard: its connection.
     Grant { token: Token, lent: Lent<C> },
+    /// To the asking shard: nothing is idle for what it has spilled.
+    Decline { token: Token },
     /// To the asking shard.
     Refuse { token: Token, refusal: Box<Refusal> },
     /// To a shard that goes without: it may open one connection more.
@@ -74,17 +78,31 @@ pub(crate) struct RemoteGrant<D> {
     pub(crate) connection: D,
 }
 
+/// What became of an acquire that was sent to another shard.
+#[derive(Debug)]
+pub(crate) enum Answer<D> {
+    Granted(RemoteGrant<D>),
+    Refused(Refusal),
+    /// A spilled one is to be queued at home. With the time when its clock was started, and what it had then.
+    Declined {
+        since: Option<Instant>,
+        timeout: Option<Duration>,
+    },
+}
+
 #[derive(Debug)]
 enum Stand<D> {
     Waiting(Waker),
-    Granted(RemoteGrant<D>),
-    Refused(Refusal),
+    Answered(Answer<D>),
 }
 
 #[derive(Debug)]
 struct Forward<D> {
     generation: u32,
+    /// The shard that was asked.
     home: usize,
+    /// Whose it is, if it was spilled.
+    spilled: Option<HandleId>,
     timeout: Option<Duration>,
     /// When its clock was started.
     since: Option<Instant>,
@@ -113,27 +131,39 @@ pub(crate) struct Forwards<D> {
     deadlines: DeadlineQueue<Token>,
     /// Begun since the clocks were last started.
     unclocked: Vec<Token>,
+    /// Spilled acquires that have no answer yet, by the shard that was asked.
+    spilled: Vec<usize>,
     pub(crate) total: u64,
 }
 
 impl<D> Forwards<D> {
-    pub(crate) fn new() -> Forwards<D> {
+    pub(crate) fn new(shards: usize) -> Forwards<D> {
         Forwards {
             forwards: Slab::new(),
             generation: 0,
             deadlines: DeadlineQueue::new(),
             unclocked: Vec::new(),
+            spilled: vec![0; shards],
             total: 0,
         }
     }
 
-    /// Records an acquire that is about to be sent to `home`.
-    pub(crate) fn begin(&mut self, home: usize, waker: Waker, timeout: Option<Duration>) -> Token {
+    /// Records an acquire that is about to be sent to `home`, which is its home, or to which it is `spilled`.
+    pub(crate) fn begin(
+        &mut self,
+        home: usize,
+        waker: Waker,
+        timeout: Option<Duration>,
+        spilled: Option<HandleId>,
+    ) -> Token {
         let generation = self.generation;
         self.generation = generation.wrapping_add(1);
-        self.total += 1;
-        let forward =
-            Forward { generation, home, timeout, since: None, deadline: None, stand: Stand::Waiting(waker) };
+        match spilled {
+            Some(_) => self.spilled[home] += 1,
+            None => self.total += 1,
+        }
+        let stand = Stand::Waiting(waker);
+        let forward = Forward { generation, home, spilled, timeout, since: None, deadline: None, stand };
         let token = Token { index: self.forwards.insert(forward) as u32, generation };
         self.unclocked.push(token);
         token
@@ -163,7 +193,7 @@ impl<D> Forwards<D> {
     }
 
     /// The outcome, once; the record is then gone.
-    pub(crate) fn poll(&mut self, token: Token, waker: &Waker) -> Poll<Result<RemoteGrant<D>, Refusal>> {
+    pub(crate) fn poll(&mut self, token: Token, waker: &Waker) -> Poll<Answer<D>> {
         let Some(forward) = self.get_mut(token) else {
             unreachable!("a forwarded acquire is polled by its one owner, and not after its end")
         };
@@ -174,8 +204,7 @@ impl<D> Forwards<D> {
             return Poll::Pending;
         }
         match self.forwards.remove(token.index as usize).stand {
-            Stand::Granted(grant) => Poll::Ready(Ok(grant)),
-            Stand::Refused(refusal) => Poll::Ready(Err(refusal)),
+            Stand::Answered(answer) => Poll::Ready(answer),
             Stand::Waiting(_) => unreachable!("looked at above"),
         }
     }
@@ -190,30 +219,27 @@ impl<D> Forwards<D> {
             self.deadlines.cancel(key);
         }
         match forward.stand {
-            Stand::Waiting(_) => Cancelled::Tell { home: forward.home },
-            Stand::Granted(grant) => Cancelled::SendHome(grant),
-            Stand::Refused(_) => Cancelled::Nothing,
+            Stand::Waiting(_) => {
+                self.spilled[forward.home] -= usize::from(forward.spilled.is_some());
+                Cancelled::Tell { home: forward.home }
+            }
+            Stand::Answered(Answer::Granted(grant)) => Cancelled::SendHome(grant),
+            Stand::Answered(_) => Cancelled::Nothing,
         }
     }
 
-    /// The home shard has answered. Gives the waker to call, or the answer back when nobody waits for it.
-    pub(crate) fn resolve(
-        &mut self,
-        token: Token,
-        answer: Result<RemoteGrant<D>, Refusal>,
-    ) -> Result<Waker, Result<RemoteGrant<D>, Refusal>> {
+    /// The asked shard has answered. Gives the waker to call, or the answer back when nobody waits for it.
+    pub(crate) fn resolve(&mut self, token: Token, answer: Answer<D>) -> Result<Waker, Answer<D>> {
         let Some(forward) = self.get_mut(token) else { return Err(answer) };
         if !matches!(forward.stand, Stand::Waiting(_)) {
             return Err(answer);
         }
-        let stand = match answer {
-            Ok(grant) => Stand::Granted(grant),
-            Err(refusal) => Stand::Refused(refusal),
-        };
         let deadline = forward.deadline.take();
-        let Stand::Waiting(waker) = std::mem::replace(&mut forward.stand, stand) else {
+        let Stand::Waiting(waker) = std::mem::replace(&mut forward.stand, Stand::Answered(answer)) else {
             unreachable!("looked at above")
         };
+        let (home, spilled) = (forward.home, forward.spilled.is_some());
+        self.spilled[home] -= usize::from(spilled);
         if let Some(key) = deadline {
             self.deadlines.cancel(key);
         }
@@ -235,25 +261,60 @@ impl<D> Forwards<D> {
             position: 0,
             last_connect_error: None,
         };
-        match std::mem::replace(&mut forward.stand, Stand::Refused(refusal)) {
-            Stand::Waiting(waker) => Some((forward.home, token, waker)),
+        match std::mem::replace(&mut forward.stand, Stand::Answered(Answer::Refused(refusal))) {
+            Stand::Waiting(waker) => {
+                let (home, spilled) = (forward.home, forward.spilled.is_some());
+                self.spilled[home] -= usize::from(spilled);
+                Some((home, token, waker))
+            }
             _ => unreachable!("the deadline of an answered acquire is cancelled"),
         }
+    }
+
+    /// Nothing is idle there for a spilled acquire. Gives the waker to call.
+    pub(crate) fn decline(&mut self, token: Token) -> Option<Waker> {
+        let Forward { since, timeout, .. } = *self.get_mut(token)?;
+        self.resolve(token, Answer::Declined { since, timeout }).ok()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.next()
     }
 
-    /// A home shard has ended: everything asked of it ends. Gives the wakers to call.
+    /// Spilled acquires that `shard` has not answered.
+    pub(crate) fn spilled_to(&self, shard: usize) -> usize {
+        self.spilled[shard]
+    }
+
+    /// Refuses the next unanswered spilled acquire of `handle`, which has gone: whom to tell, and whom to wake.
+    pub(crate) fn deregister(&mut self, handle: HandleId) -> Option<(usize, Token, Waker)> {
+        if self.spilled.iter().all(|count| *count == 0) {
+            return None;
+        }
+        let of_handle = |forward: &Forward<D>| {
+            forward.spilled == Some(handle) && matches!(forward.stand, Stand::Waiting(_))
+        };
+        let (index, forward) = self.forwards.iter().find(|(_, forward)| of_handle(forward))?;
+        let (home, token) = (forward.home, Token { index: index as u32, generation: forward.generation });
+        let waker = self.resolve(token, Answer::Refused(Refusal::Deregistered)).ok()?;
+        Some((home, token, waker))
+    }
+
+    /// A shard has ended: what was forwarded to it ends, what was spilled to it is declined. Gives the wakers to call.
     pub(crate) fn fail_home(&mut self, home: usize, refusal: &Refusal) -> Vec<Waker> {
-        let waiting: Vec<Token> = self
+        let waiting: Vec<(Token, Answer<D>)> = self
             .forwards
             .iter()
             .filter(|(_, forward)| forward.home == home && matches!(forward.stand, Stand::Waiting(_)))
-            .map(|(index, forward)| Token { index: index as u32, generation: forward.generation })
+            .map(|(index, forward)| {
+                let answer = match forward.spilled {
+                    Some(_) => Answer::Declined { since: forward.since, timeout: forward.timeout },
+                    None => Answer::Refused(refusal.clone()),
+                };
+                (Token { index: index as u32, generation: forward.generation }, answer)
+            })
             .collect();
-        waiting.into_iter().filter_map(|token| self.resolve(token, Err(refusal.clone())).ok()).collect()
+        waiting.into_iter().filter_map(|(token, answer)| self.resolve(token, answer).ok()).collect()
     }
 }
 

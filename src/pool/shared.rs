@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::config::Settings;
+use super::config::{Affinity, Settings};
 use super::connector::Connector;
 use super::ledger::{Ledger, Promise};
 use super::remote::Command;
@@ -29,6 +29,8 @@ pub(crate) struct Shared<C: Connector> {
     /// Moves on with every change of what the shards are told here, of any shard's status and of what the ledger asks of
     /// shards, after the change: a shard that sees it unmoved has nothing new to look at.
     epoch: AtomicU64,
+    /// Some handle spills: shards are to say what they have to spare.
+    hinting: AtomicBool,
     handle_ids: AtomicU64,
     /// How many slots each shard is to have.
     slots: AtomicUsize,
@@ -88,6 +90,8 @@ pub(crate) struct ShardLink<C: Connector> {
     inbox: Mutex<Option<Receiver<Command<C>>>>,
     lifecycle: AtomicU8,
     ended: AtomicBool,
+    /// What the shard has to spare, as of the end of a turn: idle connections in the upper half, waiters in the lower.
+    pub(crate) hint: AtomicU64,
     /// Leases that outlive their shard's actor. The end of one may be counted before the actor's, so below zero for a
     /// moment.
     outstanding: AtomicIsize,
@@ -96,6 +100,7 @@ pub(crate) struct ShardLink<C: Connector> {
 
 impl<C: Connector> Shared<C> {
     pub(crate) fn new(connector: C, settings: Settings, runtime: &RuntimeHandle) -> Arc<Shared<C>> {
+        let spills = settings.affinity == Affinity::Spill;
         let ledger = Ledger::new(runtime.mailboxes().len(), settings.max_connections);
         let links = runtime
             .mailboxes()
@@ -109,6 +114,7 @@ impl<C: Connector> Shared<C> {
                     inbox: Mutex::new(Some(inbox)),
                     lifecycle: AtomicU8::new(Lifecycle::Running as u8),
                     ended: AtomicBool::new(false),
+                    hint: AtomicU64::new(0),
                     outstanding: AtomicIsize::new(0),
                     last_stats: Mutex::new(ShardStats::new(mailbox.core())),
                 }
@@ -122,6 +128,7 @@ impl<C: Connector> Shared<C> {
             links,
             ledger,
             closing: AtomicBool::new(false),
+            hinting: AtomicBool::new(spills),
             epoch: AtomicU64::new(1),
             handle_ids: AtomicU64::new(1),
             slots: AtomicUsize::new(slots),
@@ -190,6 +197,17 @@ impl<C: Connector> Shared<C> {
         }
     }
 
+    /// Has every shard say from now on what it has to spare.
+    pub(crate) fn want_hints(&self) {
+        if !self.hinting.load(Ordering::Relaxed) && !self.hinting.swap(true, Ordering::AcqRel) {
+            self.announce();
+        }
+    }
+
+    pub(crate) fn wants_hints(&self) -> bool {
+        self.hinting.load(Ordering::Acquire)
+    }
+
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
@@ -228,6 +246,7 @@ impl<C: Connector> Shared<C> {
     pub(crate) fn actor_ended(&self, shard: usize, stats: ShardStats, outstanding: isize) {
         self.ledger.retire(shard);
         let link = &self.links[shard];
+        link.hint.store(0, Ordering::Relaxed);
         *link.last_stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
         link.outstanding.fetch_add(outstanding, Ordering::AcqRel);
         link.ended.store(true, Ordering::Release);

@@ -39,9 +39,9 @@ pub struct ShardStats {
     /// Served after a wait that the pool was told to warn of.
     pub slow_acquires: u64,
     /// How long those waited that were served after a wait (`granted_after_wait`), from the end of the turn in which
-    /// they came. A wait is added at the end of the turn in which the connection is collected. An acquire that is
-    /// decided anew, because its connection turned out unfit on the way to another core, may be missing or be there
-    /// twice.
+    /// they came. A wait is added at the end of the turn in which the connection is collected. Those that
+    /// another core served instead are missing; one that is decided anew, because its connection turned out unfit on
+    /// the way to another core, may be missing or be there twice.
     pub waits: WaitHistogram,
     /// Leases that were out for longer than the pool was told that leases should be.
     pub leaks: u64,
@@ -49,6 +49,11 @@ pub struct ShardStats {
     pub refused: u64,
     /// Acquires of this core's tasks that were sent to another core's shard.
     pub forwards: u64,
+    /// Acquires of this core's tasks that were offered to another shard, this one being exhausted: see
+    /// [`Affinity::Spill`](super::Affinity::Spill).
+    pub spills: u64,
+    /// Those of them that were served there. They are among this shard's acquires, not among the other's.
+    pub spills_granted: u64,
     /// Connections lent to other cores.
     pub lends: u64,
     /// Attempts to connect.
@@ -108,6 +113,8 @@ impl ShardStats {
                 + counters.refused_failed
                 + counters.refused_connect,
             forwards: 0,
+            spills: 0,
+            spills_granted: 0,
             lends: 0,
             opens: counters.opens,
             connect_failures: counters.connect_failures,

@@ -44,7 +44,7 @@ pub(crate) fn current() -> Rc<Local> {
     }
 }
 
-/// Wakes a task from anywhere: directly on its own core, by its core's mailbox from elsewhere.
+/// Wakes a task from anywhere: directly on its own core's thread, by its core's mailbox from elsewhere.
 #[inline]
 pub(crate) fn wake(target: WakeTarget) {
     if CURRENT.is_set() {
@@ -58,6 +58,10 @@ pub(crate) fn wake(target: WakeTarget) {
         if here {
             return;
         }
+    }
+    #[cfg(feature = "tokio")]
+    if super::host::wake(target) {
+        return;
     }
     mesh::send_to(target.core(), Mail::Wake(target));
 }

@@ -1,11 +1,12 @@
 //! The end of a core inside a host, in order and out of order.
 
-use std::cell::Cell;
-use std::future::pending;
+use std::cell::{Cell, RefCell};
+use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use corelet::net::TcpStream;
@@ -182,6 +183,64 @@ pub fn a_dropped_drive_ends_its_core(host: Host) {
             assert!(task.await.unwrap_err().is_cancelled());
             assert!(core.on_core(async {}).await.is_err());
         });
+    });
+}
+
+pub fn a_waker_outlives_its_core_and_its_thread_s_host(host: Host) {
+    /// Woken when the thread's locals are taken down.
+    struct Last(RefCell<Option<Waker>>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.0.take().unwrap().wake();
+        }
+    }
+    thread_local! {
+        static LAST: Last = const { Last(RefCell::new(None)) };
+    }
+    within(PATIENCE, move || {
+        let polls = Rc::new(Cell::new(0));
+        let theirs = Rc::clone(&polls);
+        // Made before the host's own locals, and so taken down after them.
+        LAST.with(|last| last.0.replace(Some(Waker::noop().clone())));
+        let waker = run(host, guests(1).1.remove(0), async {
+            let (send, receive) = tokio::sync::oneshot::channel();
+            let mut send = Some(send);
+            here()
+                .spawn(poll_fn(move |cx| {
+                    theirs.set(theirs.get() + 1);
+                    if let Some(send) = send.take() {
+                        send.send(cx.waker().clone()).unwrap();
+                    }
+                    Poll::<()>::Pending
+                }))
+                .detach();
+            receive.await.unwrap()
+        })
+        .unwrap();
+        waker.wake_by_ref();
+        assert_eq!(polls.get(), 1);
+        LAST.with(|last| last.0.replace(Some(waker)));
+    });
+}
+
+pub fn an_ended_core_is_not_in_the_way_of_the_next_with_its_id(host: Host) {
+    within(PATIENCE, move || {
+        // Another test of this process may have the id for a while.
+        loop {
+            let ended = run(host, guests(1).1.remove(0), async { here().id() }).unwrap();
+            let next = cores(1).build().unwrap();
+            if next.cores()[0] != ended {
+                continue;
+            }
+            let (send, receive) = tokio::sync::oneshot::channel();
+            let task = next.spawn_on(ended, move || async move { receive.await.unwrap() }).unwrap();
+            // Behind the other, which has parked when this is done.
+            wait_for(next.spawn_on(ended, || async {}).unwrap()).unwrap();
+            // A foreign thread to the next core, though it has been the thread of one with its id.
+            send.send(3).unwrap();
+            assert_eq!(wait_for(task).unwrap(), 3);
+            return;
+        }
     });
 }
 

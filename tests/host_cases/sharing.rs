@@ -114,6 +114,30 @@ pub fn no_wake_is_lost_between_the_sides_or_from_other_threads(host: Host) {
     });
 }
 
+pub fn wakes_between_the_sides_send_no_mail(host: Host) {
+    on_host(host, || async {
+        let core = here();
+        let (to_task, mut at_task) = mpsc::unbounded_channel::<u32>();
+        let (to_future, mut at_future) = mpsc::unbounded_channel::<u32>();
+        let task = core.spawn(async move {
+            while let Some(ball) = at_task.recv().await {
+                to_future.send(ball).unwrap();
+            }
+        });
+        // Tasks of the host, polled outside the core, so that both sides are woken from outside a turn.
+        let game = tokio::task::spawn_local(async move {
+            for ball in 0..1000 {
+                to_task.send(ball).unwrap();
+                assert_eq!(at_future.recv().await, Some(ball));
+            }
+        });
+        let before = core.stats().mails;
+        game.await.unwrap();
+        task.await.unwrap();
+        assert_eq!(core.stats().mails - before, 0);
+    });
+}
+
 pub fn no_side_starves_the_other(host: Host) {
     on_host(host, || async {
         let core = here();

@@ -1,8 +1,9 @@
-//! Every order in which the sleep protocol of a core can go, checked by loom, and the hand-over of permits on top of it.
+//! Every order in which the sleep protocol of a core can go, checked by loom, and the hand-over of permits on top of it;
+//! and every order in which credits can change hands.
 //!
 //! Run by `RUSTFLAGS="--cfg loom" cargo test --release --test loom`.
 //!
-//! The protocol is the crate's own file, compiled against loom's atomics. Queues and doorbell are stand-ins: a locked
+//! The protocols are the crate's own files, compiled against loom's atomics. Queues and doorbell are stand-ins: a locked
 //! queue, and loom's own notification, which remembers a ring as an eventfd does and sometimes wakes without one. Loom
 //! reports a thread that can never go on, so a lost wake-up is a failed run, not a hang. (Its condition variables and
 //! parked threads are not used: in version 0.7 they lose wake-ups of their own when a model also has a lock.)
@@ -14,5 +15,9 @@ mod sync;
 #[path = "../../src/runtime/park.rs"]
 mod park;
 
+#[path = "../../src/pool/ledger.rs"]
+mod ledger;
+
+mod credits;
 mod doorbell;
 mod permits;

@@ -133,7 +133,7 @@ impl World {
         let (plan, site) = (self.ledger.plan.clone(), self.site(0));
         let killed = self.ledger.book().killed.clone();
         for (home, killed_home) in killed.iter().enumerate() {
-            let tenant = site.tenant(pool, home);
+            let tenant = site.strict_tenant(pool, home);
             if killed_home.is_some() {
                 if !matches!(
                     site.try_acquire(&tenant, None, Cut::Never).await,

@@ -5,7 +5,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use corelet::pool::{AcquireError, ExchangeError, Handle, Lease, Pool};
+use corelet::pool::{AcquireError, Affinity, ExchangeError, Handle, Lease, Pool};
 use corelet::runtime::{CoreId, JoinHandle, sleep, spawn, timeout, yield_now};
 use futures_util::future::join;
 
@@ -30,6 +30,7 @@ pub struct Tenant {
     handle: Handle<TrackedConnector>,
     number: u64,
     home: usize,
+    spills: bool,
     deregistered: Cell<bool>,
 }
 
@@ -41,14 +42,34 @@ pub struct Site {
 }
 
 impl Site {
+    /// A handle, which spills if the pool's do, every other time.
     pub fn tenant(&self, pool: &Pool<TrackedConnector>, home: usize) -> Rc<Tenant> {
+        let number = self.ledger.number();
+        self.make_tenant(pool, home, number, number.is_multiple_of(2))
+    }
+
+    /// A handle whose acquires are served by that shard only.
+    pub fn strict_tenant(&self, pool: &Pool<TrackedConnector>, home: usize) -> Rc<Tenant> {
+        self.make_tenant(pool, home, self.ledger.number(), true)
+    }
+
+    fn make_tenant(
+        &self,
+        pool: &Pool<TrackedConnector>,
+        home: usize,
+        number: u64,
+        strict: bool,
+    ) -> Rc<Tenant> {
         let core = self.cores[home];
         let handle = if home == self.here { pool.handle() } else { pool.handle_on(core).unwrap() };
-        let handle = if self.ledger.plan.ruled { handle.limited(1000) } else { handle };
+        let handle = if strict { handle.with_affinity(Affinity::Local) } else { handle };
+        let limited = self.ledger.plan.ruled && (strict || self.ledger.plan.affinity != Affinity::Spill);
+        let handle = if limited { handle.limited(1000) } else { handle };
+        let spills = self.ledger.plan.affinity == Affinity::Spill && !strict && home == self.here;
         if handle.home() != core {
             self.ledger.fault("a handle is bound to another shard than asked for");
         }
-        Rc::new(Tenant { handle, number: self.ledger.number(), home, deregistered: Cell::new(false) })
+        Rc::new(Tenant { handle, number, home, spills, deregistered: Cell::new(false) })
     }
 
     /// Acquires, perhaps gives up, and checks what comes of it.
@@ -67,21 +88,23 @@ impl Site {
             Some(limit) => (tenant.handle.acquire_within(limit), Some(limit)),
             None => (tenant.handle.acquire(), ledger.plan.acquire_timeout),
         };
-        let terms = Terms { home: tenant.home, here: self.here, handle: tenant.number, limit };
+        let Tenant { home, number: handle, spills, .. } = *tenant;
+        let terms = Terms { home, here: self.here, handle, spills, limit };
         let outcome = cut.apply(Observed::new(acquire, ledger, terms)).await;
-        let far = tenant.home != self.here;
         match outcome {
             None => {
                 ledger.book().tally.given_up += 1;
                 None
             }
             Some(Ok(lease)) => {
-                if lease.home() != self.cores[tenant.home] {
+                let elsewhere = lease.home() != self.cores[home];
+                if elsewhere && !spills {
                     ledger.fault("a lease is of another shard than its handle");
                 }
                 let tally = &mut ledger.book().tally;
                 tally.leases += 1;
-                tally.far_leases += u64::from(far);
+                tally.far_leases += u64::from(home != self.here);
+                tally.spilled_leases += u64::from(elsewhere);
                 Some(Ok(lease))
             }
             Some(Err(error)) => {

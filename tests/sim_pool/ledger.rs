@@ -19,6 +19,8 @@ pub struct Tally {
     pub cut_exchanges: u64,
     pub leases: u64,
     pub far_leases: u64,
+    /// Of another shard than asked for.
+    pub spilled_leases: u64,
     pub given_up: u64,
     pub closed: u64,
     pub saturated: u64,
@@ -49,6 +51,7 @@ impl Tally {
         self.cut_exchanges += other.cut_exchanges;
         self.leases += other.leases;
         self.far_leases += other.far_leases;
+        self.spilled_leases += other.spilled_leases;
         self.given_up += other.given_up;
         self.closed += other.closed;
         self.saturated += other.saturated;

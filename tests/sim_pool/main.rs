@@ -42,7 +42,9 @@ fn run_worlds(cores: usize, count: u64) {
     if seeds.end - seeds.start < count {
         return;
     }
-    let Tally { matched, broken_exchanges, cut_exchanges, far_leases, given_up, closed, .. } = tally;
+    let Tally {
+        matched, broken_exchanges, cut_exchanges, far_leases, spilled_leases, given_up, closed, ..
+    } = tally;
     let Tally {
         saturated,
         timed_out,
@@ -55,11 +57,12 @@ fn run_worlds(cores: usize, count: u64) {
         ..
     } = tally;
     let Tally { idled, expired, superseded, resized, prepared, checks, .. } = tally;
-    let some_of_each = [matched, broken_exchanges, cut_exchanges, far_leases, given_up, closed, saturated]
-        .into_iter()
-        .chain([idled, expired, superseded, resized, prepared, checks])
-        .chain([timed_out, refused_connects, deregistered, waited, kills, rebalanced, hungry_waits])
-        .all(|count| count > 0);
+    let some_of_each =
+        [matched, broken_exchanges, cut_exchanges, far_leases, spilled_leases, given_up, closed, saturated]
+            .into_iter()
+            .chain([idled, expired, superseded, resized, prepared, checks])
+            .chain([timed_out, refused_connects, deregistered, waited, kills, rebalanced, hungry_waits])
+            .all(|count| count > 0);
     assert!(some_of_each, "the worlds leave something out: {tally:?}");
 }
 

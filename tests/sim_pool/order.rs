@@ -47,6 +47,8 @@ pub struct Terms {
     pub home: usize,
     pub here: usize,
     pub handle: u64,
+    /// It may be served by another shard.
+    pub spills: bool,
     pub limit: Option<Duration>,
 }
 
@@ -88,7 +90,7 @@ impl<'a> Observed<'a> {
     }
 
     fn is_local(&self) -> bool {
-        self.terms.home == self.terms.here
+        self.terms.home == self.terms.here && !self.terms.spills
     }
 
     fn note(&self, step: Step) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use corelet::pool::Fairness;
+use corelet::pool::{Affinity, Fairness};
 
 use super::random::Random;
 
@@ -16,6 +16,7 @@ pub struct Plan {
     pub max_waiters: usize,
     pub max_connecting: usize,
     pub fairness: Fairness,
+    pub affinity: Affinity,
     pub acquire_timeout: Option<Duration>,
     pub connect_timeout: Duration,
     pub backoff: (Duration, Duration),
@@ -102,9 +103,10 @@ pub enum Ending {
 impl Plan {
     /// Nothing but the network's own delays stands in the way of a connection.
     pub fn is_smooth(&self) -> bool {
-        let Temper { silent, connect_faults, connection_faults, .. } = self.temper;
+        let Temper { silent, slow, connect_faults, connection_faults, .. } = self.temper;
         let harmless = |(_, mishap): &(Duration, Mishap)| matches!(mishap, Mishap::Limit(_) | Mishap::Look);
         [silent, connect_faults, connection_faults].iter().all(|chances| *chances == usize::MAX)
+            && (slow == usize::MAX || !self.handshake)
             && self.max_lifetime.is_none()
             && self.health_check.is_none()
             && self.mishaps.iter().all(harmless)
@@ -195,6 +197,7 @@ impl Plan {
             max_waiters: random.pick(&[1, 2, 4, 64, 64]),
             max_connecting: 1 + random.below(3),
             fairness: random.pick(&[Fairness::Fifo, Fairness::RoundRobin]),
+            affinity: random.pick(&[Affinity::Local, Affinity::Spill]),
             // Without a limit nothing hides a lost wake-up.
             acquire_timeout: random.pick(&[
                 None,

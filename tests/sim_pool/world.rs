@@ -113,6 +113,7 @@ impl World {
             .max_waiters(plan.max_waiters)
             .max_connecting(plan.max_connecting)
             .fairness(plan.fairness)
+            .affinity(plan.affinity)
             .connect_timeout(plan.connect_timeout)
             .connect_backoff(plan.backoff.0, plan.backoff.1);
         builder = builder.min_idle(plan.min_idle).lifetime_jitter(0.5);
@@ -281,7 +282,7 @@ impl World {
     async fn end(&self, pool: TrackedPool) {
         let plan = self.ledger.plan.clone();
         let site = self.site(0);
-        let tenants: Vec<_> = (0..plan.cores).map(|home| site.tenant(&pool, home)).collect();
+        let tenants: Vec<_> = (0..plan.cores).map(|home| site.strict_tenant(&pool, home)).collect();
         let mut leases = Vec::new();
         let was_closing = self.ledger.book().closing.is_some();
         if !was_closing && plan.ending != Ending::Close {

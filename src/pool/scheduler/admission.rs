@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::queue::Fate;
 use super::slots::Newest;
 use super::{
-    Admission, Asker, CloseReason, Grant, Lifecycle, Notice, Refusal, SlotId, State, Taken, Ticket, Wait,
-    WaiterKey,
+    Admission, Asker, CloseReason, Elsewhere, Grant, Lifecycle, Notice, Refusal, SlotId, State, Taken,
+    Ticket, Wait, WaiterKey,
 };
 
 impl<C, W> State<C, W> {
@@ -58,6 +58,37 @@ impl<C, W> State<C, W> {
         if self.overload.leak_after.is_some() {
             self.leases.note(slot, asker.handle, asker.site);
         }
+    }
+
+    /// Leases the most recently used idle connection for which `usable` holds to another shard's acquire, which counts
+    /// there. Others are closed as broken.
+    pub(crate) fn lend_idle(
+        &mut self,
+        asker: &Asker,
+        mut usable: impl FnMut(&mut C) -> bool,
+    ) -> Option<Grant<C>> {
+        loop {
+            match self.slots.lease_newest(&mut usable) {
+                Newest::Leased(grant) => {
+                    self.begin_lease_at_once(asker, grant.slot);
+                    self.debug_check();
+                    return Some(grant);
+                }
+                Newest::Unusable(slot) => self.handle_evict(slot),
+                Newest::None => return None,
+            }
+        }
+    }
+
+    /// Counts an acquire of this shard that another shard was asked for.
+    pub(crate) fn count_elsewhere(&mut self, fate: Elsewhere<'_>) {
+        self.counters.not_at_once += 1;
+        match fate {
+            Elsewhere::Served => self.counters.granted_after_wait += 1,
+            Elsewhere::Cancelled => self.counters.cancelled += 1,
+            Elsewhere::Refused(refusal) => self.counters.count_refusal(refusal),
+        }
+        self.debug_check();
     }
 
     /// A grant never reached its owner, because its connection was found unfit on the way and discarded: the acquire is

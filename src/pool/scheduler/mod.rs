@@ -37,7 +37,7 @@ pub(crate) use backoff::Backoff;
 pub(crate) use counters::{Counters, Gauges};
 pub(crate) use leases::Outstanding;
 pub(crate) use life::Keep;
-pub(crate) use outcome::{Admission, Grant, Lifecycle, Notice, Refusal, Taken, Ticket};
+pub(crate) use outcome::{Admission, Elsewhere, Grant, Lifecycle, Notice, Refusal, Taken, Ticket};
 pub use outcome::{CloseReason, Stage};
 pub(crate) use state::{Limits, Overload, State};
 pub(crate) use waits::Wait;

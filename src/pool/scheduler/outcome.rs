@@ -63,6 +63,17 @@ pub(crate) enum Taken<C> {
     Gone,
 }
 
+/// What became of an acquire that was offered to another shard and did not come back.
+#[derive(Debug)]
+pub(crate) enum Elsewhere<'a> {
+    /// It has a connection of that shard.
+    Served,
+    /// Its caller has given up.
+    Cancelled,
+    /// It was refused meanwhile.
+    Refused(&'a Refusal),
+}
+
 /// Why an acquire ends without a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Refusal {
@@ -109,6 +120,14 @@ pub(crate) enum Refusal {
 impl Refusal {
     /// Nobody's place in the queue is counted further.
     pub(crate) const FURTHEST: usize = 4096;
+
+    /// As it is for an acquire that had been elsewhere before, for so long.
+    pub(crate) fn after(mut self, spent: Duration) -> Refusal {
+        if let Refusal::TimedOut { waited, .. } = &mut self {
+            *waited += spent;
+        }
+        self
+    }
 }
 
 /// What a waiter was waiting for when its time was up.
@@ -121,7 +140,7 @@ pub enum Stage {
     Connecting,
     /// For another lease of the same handle to end, which had as many as it may.
     Limited,
-    /// For another core, whose shard the handle is bound to.
+    /// For another core, whose shard the handle is bound to or to which the acquire was offered.
     Forwarded,
 }
 
@@ -131,7 +150,8 @@ pub enum Stage {
 pub enum CloseReason {
     /// Found dead, or with bytes nobody asked for, while idle; or found unfit by the connector's `before_lease`.
     Broken,
-    /// An exchange was dropped, failed or panicked; or the connector's `after_return` found the connection unfit.
+    /// An exchange was dropped, failed or panicked; or the connector's `after_return` found the connection unfit after
+    /// one.
     Dirty,
     /// The shard no longer runs.
     Shutdown,

@@ -146,15 +146,34 @@ impl<C, W> State<C, W> {
     /// the limits allow it. In back-off too: then `poll_open` gives nothing before [`State::next_deadline`].
     #[inline]
     pub(crate) fn wants_open(&self) -> bool {
+        self.openable() > 0 && self.slots.opening() < self.most_opens()
+    }
+
+    /// Opens that may be under way at this moment.
+    fn most_opens(&self) -> usize {
         // One attempt is enough to find out whether a peer that kept failing is back.
         let probes = self.retry.is_tripped() && self.slots.alive() == self.slots.opening();
         let most = if probes { self.max_connecting.min(1) } else { self.max_connecting };
-        self.slots.opening() < most.min(self.wanted()) && self.openable() > 0
+        most.min(self.wanted())
     }
 
     /// Whether an open may begin now, as [`poll_open`](State::poll_open) would.
     pub(crate) fn may_open(&mut self, now: Instant) -> bool {
         self.wants_open() && self.retry.allows(now)
+    }
+
+    /// Whether an acquire that came now would have to wait for a lease to end: nothing is idle, and no open is under way
+    /// or could begin that would be for it. `may_open` says whether the pool has a connection to spare.
+    pub(crate) fn is_exhausted(&self, may_open: bool) -> bool {
+        let Gauges { waiting, idle, opening, .. } = self.gauges();
+        let can_open =
+            may_open && self.openable() > 0 && opening < self.max_connecting && self.retry.until().is_none();
+        self.lifecycle == Lifecycle::Running && idle == 0 && opening <= waiting && !can_open
+    }
+
+    /// What this shard has to spare, in one word: idle connections in the upper half, waiters in the lower.
+    pub(crate) fn hint(&self) -> u64 {
+        (self.slots.idle() as u64) << 32 | self.waiters.queued() as u64
     }
 
     /// Slots in which a connection could be opened.

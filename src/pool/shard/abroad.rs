@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::ending::LoseOnUnwind;
 use super::observe::Waiting;
-use super::{Applicant, Departure, Destination, Reply, Shard};
+use super::{Applicant, Departure, Destination, Granted, Reply, Shard};
 use crate::pool::carrier::Carrier;
 use crate::pool::connection::Connection;
 use crate::pool::connector::Connector;
 use crate::pool::event::EventKind;
-use crate::pool::remote::{Cancelled, Command, Detached, Lent, RemoteGrant, Token};
+use crate::pool::remote::{Answer, Cancelled, Command, Detached, Lent, RemoteGrant, Token};
 use crate::pool::scheduler::{Admission, Asker, CloseReason, Refusal, SlotId, Stage, Ticket};
 use crate::pool::shared::{LeaseEnd, Loan, Shared};
 use crate::runtime::executor::contain;
@@ -35,23 +35,21 @@ impl<C: Connector> Shard<C> {
         if self.ended.get() {
             return Err(self.end_refusal());
         }
-        let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), timeout);
+        let token = self.forwards.borrow_mut().begin(home, cx.waker().clone(), timeout, None);
         self.unclocked.set(true);
         self.begin_span(Waiting::Elsewhere(token), &asker);
         self.shared.send(home, Command::Acquire { asker, from: self.index, token });
         Ok(token)
     }
 
-    pub(crate) fn poll_forward(
-        &self,
-        token: Token,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<RemoteGrant<Lent<C>>, Refusal>> {
+    pub(crate) fn poll_forward(&self, token: Token, cx: &mut Context<'_>) -> Poll<Answer<Lent<C>>> {
         let polled = self.forwards.borrow_mut().poll(token, cx.waker());
         if polled.is_ready() {
             self.end_span(Waiting::Elsewhere(token));
         }
-        if let Poll::Ready(Err(refusal @ Refusal::TimedOut { stage: Stage::Forwarded, .. })) = &polled {
+        if let Poll::Ready(Answer::Refused(refusal @ Refusal::TimedOut { stage: Stage::Forwarded, .. })) =
+            &polled
+        {
             // The home shard has told of all others.
             self.observe_refusal(refusal);
         }
@@ -170,12 +168,12 @@ impl<C: Connector> Shard<C> {
     }
 
     /// Hands a granted connection to a task of another core.
-    pub(super) fn lend(&self, asker: Applicant, waited: bool, carrier: Box<Carrier<C>>) {
+    pub(super) fn lend(&self, asker: Applicant, grant: Granted, carrier: Box<Carrier<C>>) {
         let slot = carrier.slot;
         self.abroad.borrow_mut().lends += 1;
         let loan = Loan::new(self.spare_reference(), self.index, slot);
         if let Some(connection) = self.unload(carrier) {
-            self.depart(Departure { slot, connection, to: Destination::Asker { asker, waited }, loan });
+            self.depart(Departure { slot, connection, to: Destination::Asker { asker, grant }, loan });
         }
     }
 
@@ -185,7 +183,7 @@ impl<C: Connector> Shard<C> {
         slot: SlotId,
         connection: C::Connection,
         asker: Applicant,
-        waited: bool,
+        grant: Granted,
     ) {
         let carrier = self.load(self.index, slot, connection);
         let who = self.with_state(|state| {
@@ -196,10 +194,13 @@ impl<C: Connector> Shard<C> {
         if !self.abroad.borrow_mut().leaving.remove(&(asker.shard, asker.token)) {
             return;
         }
+        if grant == Granted::Spilled {
+            return self.answer_spill(who, asker.shard, asker.token);
+        }
         let admission = self.with_state(|state| {
             state.handle_readmission(
                 &who,
-                waited,
+                grant == Granted::AfterWait,
                 |carrier| self.may_lease(carrier),
                 || Ticket { reply: Reply::Remote { asker }, timeout: None },
             )
@@ -231,10 +232,11 @@ impl<C: Connector> Shard<C> {
 
     fn answer(&self, asker: Applicant, waited: bool, admission: Admission<Box<Carrier<C>>>) {
         let Applicant { shard, token, .. } = asker;
+        let how = if waited { Granted::AfterWait } else { Granted::AtOnce };
         match admission {
             Admission::Granted(grant) => {
                 self.watch_lease();
-                self.lend(asker, waited, grant.connection);
+                self.lend(asker, how, grant.connection);
             }
             Admission::Refused(refusal) => {
                 self.observe_refusal(&refusal);
@@ -280,6 +282,7 @@ impl<C: Connector> Shard<C> {
     pub(crate) fn handle_command(self: &Rc<Self>, command: Command<C>) {
         match command {
             Command::Acquire { asker, from, token } => self.acquire_for(asker, from, token),
+            Command::Spill { asker, from, token } => self.answer_spill(asker, from, token),
             Command::Cancel { from, token } => {
                 let waiter = {
                     let mut abroad = self.abroad.borrow_mut();
@@ -302,15 +305,21 @@ impl<C: Connector> Shard<C> {
             Command::Grant { token, lent } => {
                 let (home, slot) = lent.loan.lender();
                 let grant = RemoteGrant { home, slot, connection: lent };
-                let resolved = self.forwards.borrow_mut().resolve(token, Ok(grant));
+                let resolved = self.forwards.borrow_mut().resolve(token, Answer::Granted(grant));
                 match resolved {
                     Ok(waker) => waker.wake(),
-                    Err(Ok(unwanted)) => self.return_unused(unwanted),
-                    Err(Err(_)) => {}
+                    Err(Answer::Granted(unwanted)) => self.return_unused(unwanted),
+                    Err(_) => {}
+                }
+            }
+            Command::Decline { token } => {
+                let declined = self.forwards.borrow_mut().decline(token);
+                if let Some(waker) = declined {
+                    waker.wake();
                 }
             }
             Command::Refuse { token, refusal } => {
-                let resolved = self.forwards.borrow_mut().resolve(token, Err(*refusal));
+                let resolved = self.forwards.borrow_mut().resolve(token, Answer::Refused(*refusal));
                 if let Ok(waker) = resolved {
                     waker.wake();
                 }

@@ -119,7 +119,7 @@ impl<C: Connector> Shard<C> {
     }
 
     /// Credits without a connection that are promised to nobody.
-    fn spare_credits(&self) -> usize {
+    pub(super) fn spare_credits(&self) -> usize {
         let unused = self.credits.held.get().saturating_sub(self.state.borrow().occupied());
         unused.saturating_sub(self.credits.promises.borrow().len())
     }

@@ -8,6 +8,7 @@ mod credits;
 mod ending;
 mod observe;
 mod serve;
+mod spill;
 mod upkeep;
 
 use std::cell::{Cell, RefCell};
@@ -34,6 +35,7 @@ use crate::runtime::{RawPid, context};
 use credits::Credits;
 use ending::FailOnUnwind;
 use observe::Waiting;
+use spill::Spills;
 
 /// Whose acquire it is that another core has sent.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +43,15 @@ pub(crate) struct Applicant {
     pub(crate) shard: usize,
     pub(crate) token: Token,
     pub(crate) handle: HandleId,
+}
+
+/// How an acquire that another core has sent came to be granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Granted {
+    AtOnce,
+    AfterWait,
+    /// At once, to one that was spilled: it counts there.
+    Spilled,
 }
 
 /// How a queued waiter is told.
@@ -53,8 +64,8 @@ pub(crate) enum Reply {
 /// Where a connection that leaves this core goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Destination {
-    /// Lent to a task of another core, whose acquire was granted at once or had waited.
-    Asker { asker: Applicant, waited: bool },
+    /// Lent to a task of another core.
+    Asker { asker: Applicant, grant: Granted },
     /// Back from a lease on this core.
     Home { shard: usize },
     /// Nowhere: it is closed, and its home told why.
@@ -87,6 +98,7 @@ pub(crate) struct Shard<C: Connector> {
     forwards: RefCell<Forwards<Lent<C>>>,
     abroad: RefCell<Abroad>,
     credits: Credits,
+    spills: Spills,
     departures: RefCell<Vec<Departure<C>>>,
     /// Carriers whose connection has gone, for the next one that comes.
     spares: RefCell<Vec<Box<Carrier<C>>>>,
@@ -140,9 +152,10 @@ impl<C: Connector> Shard<C> {
             local: Rc::clone(local),
             shared: Arc::clone(shared),
             state: RefCell::new(State::new(shared.settings.limits(local.seed()))),
-            forwards: RefCell::new(Forwards::new()),
+            forwards: RefCell::new(Forwards::new(shared.links.len())),
             abroad: RefCell::new(Abroad::default()),
             credits: Credits::new(),
+            spills: Spills::default(),
             departures: RefCell::new(Vec::new()),
             spares: RefCell::new(Vec::new()),
             references: RefCell::new(Vec::new()),
@@ -238,6 +251,8 @@ impl<C: Connector> Shard<C> {
         let state = self.state.borrow();
         let mut stats = ShardStats::collect(self.local.id(), state.counters(), state.gauges());
         stats.forwards = self.forwards.borrow().total;
+        stats.spills = self.spills.asked.get();
+        stats.spills_granted = self.spills.granted.get();
         stats.lends = self.abroad.borrow().lends;
         stats.credits = self.shared.ledger.held(self.index);
         stats.hungry_waits = self.credits.hungry_waits();

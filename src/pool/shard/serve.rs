@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::ending::{FailOnUnwind, LoseOnUnwind};
 use super::observe::Waiting;
-use super::{Applicant, Reply, Shard};
+use super::{Applicant, Granted, Reply, Shard};
 use crate::pool::carrier::Carrier;
 use crate::pool::connector::Connector;
 use crate::pool::remote::Command;
@@ -225,7 +225,8 @@ impl<C: Connector> Shard<C> {
                 Err(carrier) => self.yield_or_release(&mut state, slot, carrier),
             }
         } else {
-            let reason = if carrier.armed { CloseReason::Broken } else { CloseReason::Dirty };
+            // Fit, and yet not for the waiter: its last lease is not to blame.
+            let reason = if carrier.armed || fit { CloseReason::Broken } else { CloseReason::Dirty };
             state.handle_discard(slot, carrier, reason);
         }
         let settled = !state.has_output() && !state.wants_open();
@@ -286,7 +287,7 @@ impl<C: Connector> Shard<C> {
                 match taken {
                     Taken::Granted(grant) => {
                         self.note_lease_after_wait();
-                        self.lend(asker, true, grant.connection);
+                        self.lend(asker, Granted::AfterWait, grant.connection);
                     }
                     Taken::Refused(refusal) => {
                         self.observe_refusal(&refusal);
@@ -333,6 +334,7 @@ impl<C: Connector> Shard<C> {
         if home != self.index {
             return self.shared.send(home, Command::Deregister { handle });
         }
+        self.deregister_spilled(handle);
         if self.ended.get() || !self.state.borrow().has_claims() {
             return;
         }

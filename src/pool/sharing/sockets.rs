@@ -82,11 +82,9 @@ impl<S: Socket> Sockets<S> {
                     return Err(io::Error::new(error.kind(), error));
                 }
             }
-            let opening = self.opening.borrow();
-            if opening.seats >= opening.sockets * limit {
+            if !self.has_room_to_come(limit) {
                 break;
             }
-            drop(opening);
             let wait = Wait::begin(self);
             wait.until_changed().await;
         }
@@ -106,6 +104,12 @@ impl<S: Socket> Sockets<S> {
                 Err(io::Error::new(error.kind(), error))
             }
         }
+    }
+
+    /// Whether a seat will be free on a socket that is being opened.
+    fn has_room_to_come(&self, limit: usize) -> bool {
+        let opening = self.opening.borrow();
+        opening.seats < opening.sockets * limit
     }
 
     /// Everybody who waits looks again.

@@ -62,10 +62,10 @@ pub fn drive(core: Core) -> io::Result<Drive> {
     #[allow(deprecated)]
     let bell = AsyncFd::with_interest(bell, Interest::READABLE)?;
     Ok(Drive {
-        seat: Seat::take_on(core.local()),
         bell,
         sleep: Box::pin(sleep_until(Instant::now().into())),
         sleeps_until: None,
+        seat: Seat::take_on(core.local()),
         core: Some(core),
     })
 }
@@ -110,6 +110,7 @@ impl Drive {
 
     fn end(&mut self) {
         if let Some(core) = self.core.take() {
+            self.seat.give_up();
             drop(core);
             self.seat.core_ended();
         }

@@ -11,6 +11,7 @@ use slab::Slab;
 
 use super::CoreEnded;
 use crate::runtime::context;
+use crate::runtime::executor::waker::WakeTarget;
 use crate::runtime::identity::CoreId;
 use crate::runtime::join::JoinHandle;
 use crate::runtime::local::{CoreStats, Local};
@@ -18,6 +19,30 @@ use crate::runtime::runtime_handle::RuntimeHandle;
 
 /// The key of a core's seat among the values that a core keeps for others. Pools count theirs up from the other end.
 const SEAT: u64 = u64::MAX;
+
+thread_local! {
+    /// The cores that the hosts of this thread drive, to be found by wakers.
+    static DRIVEN: RefCell<Vec<Hosted>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Wakes a task of a core whose host runs on this thread, between two turns: nothing has to be sent, or rung, for that.
+/// False when there is no such core.
+pub(crate) fn wake(target: WakeTarget) -> bool {
+    // A waker may be used while the thread's locals are taken down.
+    let seat = DRIVEN.try_with(|driven| {
+        let driven = driven.borrow();
+        let core = driven.iter().find(|core| core.id() == target.core())?;
+        core.local.executor().wake(target);
+        Some(Rc::clone(&core.seat))
+    });
+    match seat {
+        Ok(Some(seat)) => {
+            seat.call();
+            true
+        }
+        _ => false,
+    }
+}
 
 /// What a core's drive and the host's other futures have in common.
 #[derive(Default)]
@@ -34,7 +59,20 @@ impl Seat {
     pub(super) fn take_on(local: &Rc<Local>) -> Rc<Seat> {
         let seat = Rc::new(Seat::default());
         local.set_extension(SEAT, Rc::clone(&seat) as Rc<dyn std::any::Any>);
+        let core = Hosted { local: Rc::clone(local), seat: Rc::clone(&seat) };
+        DRIVEN.with_borrow_mut(|driven| driven.push(core));
         seat
+    }
+
+    /// No waker of this thread finds the core any more.
+    pub(super) fn give_up(self: &Rc<Seat>) {
+        // Not there any more when the thread ends under its host.
+        let gone = DRIVEN.try_with(|driven| {
+            let mut driven = driven.borrow_mut();
+            let place = driven.iter().position(|core| Rc::ptr_eq(&core.seat, self))?;
+            Some(driven.swap_remove(place))
+        });
+        drop(gone);
     }
 
     pub(super) fn sit_down(&self, driver: &Waker) {

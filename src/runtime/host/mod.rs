@@ -76,6 +76,7 @@ use super::error::StartError;
 use super::identity::CoreId;
 
 pub use drive::{Drive, drive};
+pub(crate) use hosted::wake;
 pub use hosted::{Hosted, OnCore, here};
 
 /// What each core's thread runs; see [`inside`](crate::runtime::RuntimeBuilder::inside).

@@ -2,6 +2,7 @@
 
 mod across_cores;
 mod endings;
+mod limits;
 mod upstreams;
 
 use std::cell::RefCell;
@@ -29,7 +30,7 @@ const SETTLED: Duration = Duration::from_millis(50);
 /// Longer than anything here takes that does not hang.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Two cores, and an upstream on the first.
+/// Two cores unless told otherwise, and an upstream on the first.
 struct Scene {
     random: Random,
     runtime: RuntimeHandle,
@@ -61,8 +62,18 @@ where
     F: Fn(Scene) -> Fut + Copy + 'static,
     Fut: Future<Output = ()> + 'static,
 {
+    play_on(2, serve, scene);
+}
+
+fn play_on<S, SFut, F, Fut>(count: usize, serve: S, scene: F)
+where
+    S: Fn(TcpStream) -> SFut + Copy + 'static,
+    SFut: Future<Output = ()> + 'static,
+    F: Fn(Scene) -> Fut + Copy + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
     for seed in seeds(SEEDS) {
-        let mut simulation = Simulation::new(seed, 2);
+        let mut simulation = Simulation::new(seed, count);
         simulation.turn_limit(1_000_000);
         let (runtime, cores, faults) = (simulation.handle(), simulation.cores(), simulation.faults());
         let played = simulation.block_on(move || async move {
@@ -77,7 +88,7 @@ where
             drop(server);
         });
         played.and_then(|()| simulation.run_until_idle()).unwrap();
-        for position in 0..2 {
+        for position in 0..count {
             let Some(stats) = simulation.stats(position) else { continue };
             let left = (stats.executor.live, stats.driver.in_flight, stats.driver.buffers_out);
             assert_eq!(left, (0, 0, 0), "seed {seed}: tasks, operations, buffers left on core {position}");

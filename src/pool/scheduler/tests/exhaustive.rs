@@ -44,6 +44,16 @@ fn a_has_one(handle: HandleId) -> Option<NonZeroU32> {
     (handle == A).then_some(NonZeroU32::MIN)
 }
 
+/// What the other shards of a pool do to this one.
+const OTHERS: [Step; 6] = [
+    Step::Block(true),
+    Step::Block(false),
+    Step::Heed(true),
+    Step::Heed(false),
+    Step::GiveUp,
+    Step::LendIdle,
+];
+
 fn small(fairness: Fairness, slots: usize, max_waiters: usize) -> Limits {
     let backoff = Backoff { initial: Duration::ZERO, max: Duration::ZERO, breaker: None };
     Limits { max_waiters, max_connecting: 2, fairness, backoff, ..limits(slots) }
@@ -157,5 +167,15 @@ fn every_situation_that_resizes_and_expiries_reach_keeps_the_promises() {
         let (situations, transitions) = reach(start, &letters);
         println!("{min_idle} kept: {situations} situations, {transitions} transitions between them");
         assert!(situations > 2_000, "the alphabet has lost its letters: {situations} situations");
+    }
+}
+
+#[test]
+fn every_situation_that_other_shards_bring_about_keeps_the_promises() {
+    let letters = [&ALPHABET[..], &OTHERS[..]].concat();
+    for fairness in [Fairness::Fifo, Fairness::RoundRobin] {
+        let (situations, transitions) = reach(World::new(small(fairness, 2, 3)), &letters);
+        println!("{fairness:?}: {situations} situations, {transitions} transitions between them");
+        assert!(situations > 1_500, "the alphabet has lost its letters: {situations} situations");
     }
 }

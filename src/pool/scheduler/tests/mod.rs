@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{
-    Admission, Asker, Backoff, CloseReason, Grant, HandleId, Keep, Lifecycle, Limits, Overload, Patience,
-    Refusal, Rules, SlotId, State, Taken, Ticket, WaiterKey,
+    Admission, Asker, Backoff, CloseReason, Elsewhere, Grant, HandleId, Keep, Lifecycle, Limits, Overload,
+    Patience, Refusal, Rules, SlotId, State, Taken, Ticket, WaiterKey,
 };
 use crate::pool::Fairness;
 
@@ -19,6 +19,7 @@ mod exhaustive;
 mod fairness;
 mod life;
 mod limits;
+mod others;
 mod overload;
 mod properties;
 mod resize;

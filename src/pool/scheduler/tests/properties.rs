@@ -37,6 +37,11 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::ExpireIdle),
         1 => any::<bool>().prop_map(Step::Refresh),
         3 => any::<bool>().prop_map(Step::Checked),
+        2 => any::<bool>().prop_map(Step::Block),
+        1 => any::<bool>().prop_map(Step::Heed),
+        1 => Just(Step::GiveUp),
+        1 => Just(Step::LendIdle),
+        1 => Just(Step::ServedElsewhere),
     ]
 }
 

@@ -50,6 +50,16 @@ pub(super) enum Step {
     Refresh(bool),
     /// A health check has ended, well or not.
     Checked(bool),
+    /// The pool has no connection to spare, or has one again.
+    Block(bool),
+    /// Somebody wants to hear of releases, or nobody any more.
+    Heed(bool),
+    /// Another shard is to have the oldest idle connection.
+    GiveUp,
+    /// Another shard's acquire is served if something is idle.
+    LendIdle,
+    /// One of this shard's is served by another.
+    ServedElsewhere,
     Shutdown(Lifecycle),
 }
 
@@ -71,6 +81,8 @@ pub(super) struct World {
     opening: Vec<SlotId>,
     checking: Vec<(SlotId, u32)>,
     closing: Vec<SlotId>,
+    blocked: bool,
+    heeded: bool,
     next_connection: u32,
     slots: usize,
     /// The most connections there may be: what there are to be, or what there were when that became fewer.
@@ -99,6 +111,8 @@ impl World {
             opening: Vec::new(),
             checking: Vec::new(),
             closing: Vec::new(),
+            blocked: false,
+            heeded: false,
             next_connection: 0,
             slots: limits.slots,
             allowed: limits.slots,
@@ -233,6 +247,43 @@ impl World {
                     false => self.shard.handle_unhealthy(slot, connection, CloseReason::Unhealthy),
                 }
             }
+            Step::Block(blocked) => {
+                if self.blocked == blocked {
+                    return false;
+                }
+                self.blocked = blocked;
+                self.shard.block_opens(blocked);
+            }
+            Step::Heed(heeded) => {
+                if self.heeded == heeded {
+                    return false;
+                }
+                self.heeded = heeded;
+                self.shard.heed_releases(heeded);
+            }
+            Step::GiveUp => {
+                let idle = self.shard.gauges().idle;
+                let oldest = self.shard.oldest_idle_mut().copied();
+                assert_eq!(self.shard.give_up_oldest(), idle > 0);
+                let (Some(oldest), Some((slot, connection, reason))) = (oldest, self.shard.poll_close())
+                else {
+                    return false;
+                };
+                assert_eq!((connection, reason), (oldest, CloseReason::Rebalanced));
+                self.closing.push(slot);
+            }
+            Step::LendIdle => {
+                let before = (self.shard.gauges().idle, self.shard.counters().acquires());
+                let lent = self.shard.lend_idle(&asker(B), |_| true);
+                assert_eq!((lent.is_some(), self.shard.counters().acquires()), (before.0 > 0, before.1));
+                let Some(grant) = lent else { return false };
+                self.hold(grant, HandleId(0));
+            }
+            Step::ServedElsewhere => {
+                let before = self.shard.counters().acquires();
+                self.shard.count_elsewhere(Elsewhere::Served);
+                assert_eq!(self.shard.counters().acquires(), before + 1);
+            }
             Step::Shutdown(to) => {
                 if self.shard.lifecycle() >= to {
                     return false;
@@ -304,6 +355,9 @@ impl World {
             self.shard.pardon(slot);
         }
         self.promote(handle);
+        if self.heeded {
+            assert!(self.shard.release_idle(slot, connection).is_some(), "a release that is not heard of");
+        }
         match self.shard.hand_over(slot, connection) {
             Ok(notice) => assert_eq!(self.serve(), Some(notice.waiter), "handed over out of turn"),
             Err(connection) => self.shard.handle_release(slot, connection),
@@ -339,6 +393,7 @@ impl World {
         }
         while let Some(slot) = self.shard.poll_open(self.now) {
             self.opening.push(slot);
+            assert!(!self.blocked, "an open without a connection to spare");
             let wanted = self.queued.len() + self.limits.keep.min_idle;
             assert!(self.opening.len() <= wanted, "an open is for a waiter, or to be idle");
         }
@@ -366,7 +421,8 @@ impl World {
         assert!(connections <= self.allowed, "{connections} connections, of {} at most", self.allowed);
         let kept = self.limits.keep.min_idle.min(self.slots);
         let probes = self.limits.backoff.breaker.is_some() && connections == gauges.opening + gauges.closing;
-        let unserved = self.shard.slots.vacant() > 0 && self.shard.paused_until().is_none() && !probes;
+        let unserved =
+            self.shard.slots.vacant() > 0 && self.shard.paused_until().is_none() && !probes && !self.blocked;
         assert!(
             self.shard.lifecycle() != Lifecycle::Running
                 || !unserved
@@ -402,7 +458,7 @@ impl World {
             self.checking.len(),
             self.opening.len(),
             self.closing.len(),
-            self.shard.lifecycle() as u8,
+            (self.blocked, self.heeded, self.shard.lifecycle() as u8),
         )
     }
 

@@ -45,7 +45,7 @@ impl Site {
     /// A handle, which spills if the pool's do, every other time.
     pub fn tenant(&self, pool: &Pool<TrackedConnector>, home: usize) -> Rc<Tenant> {
         let number = self.ledger.number();
-        self.make_tenant(pool, home, number, number % 2 == 0)
+        self.make_tenant(pool, home, number, number.is_multiple_of(2))
     }
 
     /// A handle whose acquires are served by that shard only.

@@ -121,7 +121,7 @@ pub enum Stage {
     Waiting,
     /// For an open that was under way, in back-off or held back by the limit on simultaneous opens.
     Connecting,
-    /// For another core, whose shard the handle is bound to.
+    /// For another core, whose shard the handle is bound to or to which the acquire was offered.
     Forwarded,
 }
 

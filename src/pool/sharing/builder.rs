@@ -9,7 +9,7 @@ use tokio_util::codec::Decoder;
 use super::gate::Gated;
 use super::pipeline::{ById, InOrder, Matching, Pipelined, Settings};
 use crate::net::Stream;
-use crate::pool::config::PoolBuilder;
+use crate::pool::config::{Affinity, PoolBuilder};
 use crate::pool::connection::Connection;
 use crate::pool::connector::Connector;
 use crate::pool::error::BuildError;
@@ -33,7 +33,7 @@ impl<C: Connector> PoolBuilder<C> {
     ///   [`idle_timeout`](PoolBuilder::idle_timeout) is about either: a session that was idle for so long gives up its
     ///   seat, and a socket that had no session for as long is closed.
     ///
-    /// Leases and their sockets stay on their core. An acquire by a handle of another core is refused with
+    /// Leases and their sockets stay on their core, whatever [`affinity`](PoolBuilder::affinity) says. An acquire by a handle of another core is refused with
     /// [`AcquireError::OtherCore`](crate::pool::AcquireError::OtherCore).
     pub fn leases_per_slot(self, leases: usize) -> SharedBuilder<C> {
         SharedBuilder { builder: self, leases }
@@ -188,7 +188,9 @@ impl<C: Connector> SharedBuilder<C> {
         settings.max_connecting = settings.max_connecting.saturating_mul(leases);
         // A session may wait for a socket to be closed before another is opened, each in its own time.
         settings.connect_timeout = settings.connect_timeout.saturating_mul(2);
-        let sockets = builder.min_idle(0).no_acquire_timeout().max_waiters(MAX_SESSIONS).build(runtime)?;
+        // A socket stays where it is used.
+        let builder = builder.affinity(Affinity::Local).min_idle(0);
+        let sockets = builder.no_acquire_timeout().max_waiters(MAX_SESSIONS).build(runtime)?;
         PoolBuilder { connector: share(sockets, leases), settings }.build(runtime)
     }
 }

@@ -10,6 +10,7 @@ mod state;
 mod task;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 pub use matching::{ById, Identify, InOrder, Matching};
 pub use session::{Pipelined, PipelinedSession};

@@ -1,9 +1,7 @@
 //! One pipelined socket as its sessions see it.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
 use std::mem;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -13,7 +11,8 @@ use bytes::BytesMut;
 use tokio_util::codec::{Decoder, Encoder};
 
 use super::matching::{Identify, Matching};
-use super::state::{Arrived, Limits, Outcome, State};
+use super::state::{Arrived, Limits, State};
+use super::waits::{Reply, Room};
 use crate::pool::sharing::error::{PipelineError, SocketFailure};
 use crate::pool::sharing::members::Members;
 use crate::pool::sharing::sockets::Socket;
@@ -40,7 +39,7 @@ pub(super) struct Pipe<K: Decoder, M> {
     members: Members,
     local: Rc<Local>,
     coder: RefCell<Coder<K>>,
-    state: RefCell<State<K::Item, M>>,
+    pub(super) state: RefCell<State<K::Item, M>>,
     pub(super) reply_timeout: Option<Duration>,
     /// When the first request of the next write was made.
     batch_since: Cell<Option<Instant>>,
@@ -57,7 +56,7 @@ pub(super) struct Pipe<K: Decoder, M> {
     end_waiter: RefCell<Option<Waker>>,
 }
 
-type CallError<K> = PipelineError<<K as Decoder>::Error>;
+pub(super) type CallError<K> = PipelineError<<K as Decoder>::Error>;
 type Failure<K> = SocketFailure<<K as Decoder>::Error>;
 
 impl<K, M> Pipe<K, M>
@@ -109,8 +108,7 @@ where
         if !free {
             self.room().await?;
         }
-        let reply = Reply { pipe: self, key: Some(self.begin(request)?) };
-        reply.await
+        Reply::to(self, self.begin(request)?).await
     }
 
     /// Waits for room.
@@ -118,11 +116,7 @@ where
         if self.state.borrow().is_over() {
             return Err(self.lost(false));
         }
-        let mut wait = Wait { pipe: self, place: None };
-        match poll_fn(|cx| wait.poll(cx)).await {
-            true => Ok(()),
-            false => Err(self.lost(false)),
-        }
+        if Room::on(self).await { Ok(()) } else { Err(self.lost(false)) }
     }
 
     /// Encodes `request` behind those that wait to be sent.
@@ -176,7 +170,7 @@ where
         self.state.borrow_mut().admit()
     }
 
-    fn lost(&self, sent: bool) -> CallError<K> {
+    pub(super) fn lost(&self, sent: bool) -> CallError<K> {
         let cause = self.failure.borrow().clone();
         PipelineError::Lost { sent, cause: cause.unwrap_or_else(|| Arc::new(SocketFailure::Stopped)) }
     }
@@ -317,89 +311,5 @@ where
 {
     fn drop(&mut self) {
         self.0.fail(SocketFailure::Stopped);
-    }
-}
-
-/// A call that waits for room.
-struct Wait<'a, K, M>
-where
-    K: Decoder + 'static,
-    M: Matching<K::Item>,
-{
-    pipe: &'a Pipe<K, M>,
-    place: Option<u32>,
-}
-
-impl<K, M> Wait<'_, K, M>
-where
-    K: Decoder + 'static,
-    M: Matching<K::Item>,
-{
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let mut state = self.pipe.state.borrow_mut();
-        let Some(place) = self.place else {
-            self.place = Some(state.enter(cx.waker().clone()));
-            return Poll::Pending;
-        };
-        let polled = state.poll_room(place, cx.waker());
-        if polled.is_ready() {
-            self.place = None;
-        }
-        polled
-    }
-}
-
-impl<K, M> Drop for Wait<'_, K, M>
-where
-    K: Decoder + 'static,
-    M: Matching<K::Item>,
-{
-    fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
-            self.pipe.state.borrow_mut().leave(place);
-            self.pipe.admit();
-        }
-    }
-}
-
-/// A request on its way.
-struct Reply<'a, K, M>
-where
-    K: Decoder + 'static,
-    M: Matching<K::Item>,
-{
-    pipe: &'a Pipe<K, M>,
-    key: Option<u32>,
-}
-
-impl<K, M> Future for Reply<'_, K, M>
-where
-    K: Decoder + 'static,
-    M: Matching<K::Item>,
-{
-    type Output = Result<K::Item, CallError<K>>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(key) = self.key else { panic!("a call was polled after its end") };
-        let polled = self.pipe.state.borrow_mut().poll(key, cx.waker());
-        let Poll::Ready(outcome) = polled else { return Poll::Pending };
-        self.key = None;
-        Poll::Ready(match outcome {
-            Outcome::Replied(reply) => Ok(reply),
-            Outcome::Lost { sent } => Err(self.pipe.lost(sent)),
-        })
-    }
-}
-
-impl<K, M> Drop for Reply<'_, K, M>
-where
-    K: Decoder + 'static,
-    M: Matching<K::Item>,
-{
-    fn drop(&mut self) {
-        if let Some(key) = self.key.take() {
-            let reply = self.pipe.state.borrow_mut().abandon(key);
-            drop(reply);
-        }
     }
 }

@@ -232,6 +232,7 @@ fn debug_texts_name_the_essentials() {
         assert!(format!("{pool:?}").contains("closed: true"));
         poll_until(async || shard(&pool, 0).await.idle == 0).await;
         let names: Vec<_> = CloseReason::ALL.iter().map(|reason| reason.name()).collect();
-        assert_eq!(names, ["broken", "dirty", "shutdown", "lost"]);
+        assert_eq!(names[..5], ["broken", "dirty", "shutdown", "lost", "rebalanced"]);
+        assert_eq!(names[5..], ["idle", "expired", "superseded", "unhealthy", "resized"]);
     });
 }

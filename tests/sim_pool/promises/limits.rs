@@ -263,6 +263,24 @@ fn what_finds_its_core_exhausted_is_served_by_another_and_counted_once() {
 }
 
 #[test]
+fn the_first_handle_that_spills_need_not_wait_for_the_others_to_hear_of_it() {
+    play(echo, |scene| async move {
+        let pool = scene.pool().slots_per_core(1).build(&scene.runtime).unwrap();
+        drop(pool.handle_on(scene.cores[1]).unwrap().acquire().await.unwrap());
+        let strict = pool.handle();
+        let near = strict.acquire().await.unwrap();
+        sleep(SETTLED).await;
+        assert!(strict.acquire_within(SETTLED).await.is_err());
+        let handle = pool.handle().with_affinity(Affinity::Spill);
+        let far = timeout(SETTLED, handle.acquire()).await.unwrap().unwrap();
+        assert_eq!(far.home(), scene.cores[1]);
+        drop((near, far));
+        assert_whole(&pool).await;
+        pool.close().await;
+    });
+}
+
+#[test]
 fn a_spilled_acquire_may_be_given_up_at_any_moment() {
     play(echo, |mut scene| async move {
         let pool = scene.pool().slots_per_core(1).affinity(Affinity::Spill).build(&scene.runtime).unwrap();

@@ -119,6 +119,37 @@ fn cores_that_are_equally_busy_share_and_leave_each_other_alone() {
 }
 
 #[test]
+fn short_gaps_in_the_work_of_two_cores_have_them_take_nothing_from_each_other() {
+    play(echo, |scene| async move {
+        let pool = scene.pool().slots_per_core(2).max_connections(2).build(&scene.runtime).unwrap();
+        let mut tasks = Vec::new();
+        for core in &scene.cores {
+            let theirs = pool.clone();
+            // Two at a time on each core, with one connection for each, and then a rest.
+            let work = move || async move {
+                let handle = theirs.handle();
+                let end = now() + 4 * SETTLED;
+                while now() < end {
+                    let once = || async {
+                        works(&mut handle.acquire().await.unwrap(), 3).await;
+                    };
+                    futures_util::future::join(once(), once()).await;
+                    sleep(Duration::from_micros(500)).await;
+                }
+            };
+            tasks.push(scene.runtime.spawn_on(*core, work).unwrap());
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let stats = pool.stats().await;
+        let waits = stats.sum(|shard| shard.capacity_waits);
+        assert!(waits > 60 && rebalanced(&stats) <= 4, "{stats:?}");
+        pool.close().await;
+    });
+}
+
+#[test]
 fn cores_that_take_turns_cost_a_close_each_and_no_more() {
     play(echo, |scene| async move {
         let pool = scene.pool().slots_per_core(2).max_connections(2).build(&scene.runtime).unwrap();

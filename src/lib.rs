@@ -116,3 +116,8 @@ mod sync;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The programs of the guide, compiled and run.
+#[cfg(all(doctest, feature = "framed"))]
+#[doc = include_str!("../docs/guide.md")]
+struct Guide;

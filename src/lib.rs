@@ -128,3 +128,8 @@ mod sync;
 #[cfg(all(doctest, feature = "pool"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The programs of the guide, compiled and run.
+#[cfg(all(doctest, feature = "framed"))]
+#[doc = include_str!("../docs/guide.md")]
+struct Guide;

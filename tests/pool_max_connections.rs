@@ -1,5 +1,6 @@
 //! One limit on the connections of all cores: never exceeded, as the pool counts and as the server sees it; and whatever
 //! ends, its part of the limit goes to the others.
+#![cfg(feature = "pool")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

@@ -19,15 +19,14 @@ use common::wait_for;
 use corelet::net::Stream;
 use corelet::pool::{CloseReason, Handle, Pool, TcpConnector};
 use corelet::runtime::{CoreId, RuntimeHandle, timeout};
-use redis_support::{
-    ACQUIRE_LIMIT, Asks, EXCHANGE_LIMIT, Failure, Load, SLOTS, Values, World, in_time, in_world,
-};
-use support::{Cut, Random, block_until, cut_off};
+use redis_support::{Asks, Failure, Limits, Load, SLOTS, Values, World, in_time, in_world};
+use support::{Cut, PATIENCE, Random, block_until, cut_off};
 
 /// One that asks, with a connection of its own for each request.
 struct Client {
     values: Values,
     handles: Vec<Handle<TcpConnector>>,
+    limits: Limits,
 }
 
 impl Client {
@@ -40,16 +39,16 @@ impl Client {
 impl Asks<TcpConnector> for Client {
     fn new(pool: &Pool<TcpConnector>, cores: &[CoreId], name: String) -> Client {
         let handles = cores.iter().map(|core| pool.handle_on(*core).unwrap()).collect();
-        Client { values: Values::new(name), handles }
+        Client { values: Values::new(name), handles, limits: Limits::SHORT }
     }
 
     /// Now and then it is a pair of requests that belong together.
     async fn ask(&mut self) -> Result<(), Failure> {
-        let value = self.values.next();
+        let (value, limits) = (self.values.next(), self.limits);
         let handle = self.handle();
         let begun = Instant::now();
-        let acquired = handle.acquire_within(ACQUIRE_LIMIT).await;
-        in_time(begun, ACQUIRE_LIMIT);
+        let acquired = handle.acquire_within(limits.acquire).await;
+        in_time(begun, limits.acquire);
         let mut lease = acquired.map_err(Failure::Acquire)?;
 
         let begun = Instant::now();
@@ -62,8 +61,8 @@ impl Asks<TcpConnector> for Client {
             assert_eq!(stored, b"OK", "the reply to a SET of {value}");
             request(stream, &["GET", &value]).await
         });
-        let exchanged = timeout(EXCHANGE_LIMIT, exchange).await;
-        in_time(begun, EXCHANGE_LIMIT);
+        let exchanged = timeout(limits.exchange, exchange).await;
+        in_time(begun, limits.exchange);
         let reply = match exchanged {
             Ok(Ok(reply)) => reply,
             Ok(Err(error)) => return Err(Failure::Exchange(error.to_string())),
@@ -127,7 +126,7 @@ fn run(cores: usize, test: fn(&mut World<TcpConnector>)) {
     let sockets = |pool: &Pool<_>| wait_for(pool.stats()).sum(|shard| shard.connections() as u64);
     let build = |redis, runtime: &RuntimeHandle| {
         let settings = Pool::builder(TcpConnector::new(redis)).slots_per_core(SLOTS);
-        settings.acquire_timeout(ACQUIRE_LIMIT).build(runtime).unwrap()
+        settings.acquire_timeout(Limits::SHORT.acquire).build(runtime).unwrap()
     };
     in_world(cores, build, sockets, test);
 }
@@ -172,6 +171,7 @@ fn idle_connections_that_redis_kills_are_evicted_before_their_next_use(world: &m
         assert_eq!(broken(&world.stats()) - broken(&before), (SLOTS * world.cores.len()) as u64);
         // So not one of the next requests meets a dead connection.
         world.on_each_core(SLOTS + 1, async |mut client: Client| {
+            client.limits = Limits::LONG;
             for _ in 0..20 {
                 client.ask().await.unwrap();
             }
@@ -204,7 +204,7 @@ fn a_paused_redis_answers_late_and_nobody_gets_a_late_answer(world: &mut World<T
         load.answers_more(100);
         let failed = load.exchanges_failed();
         // Long enough for requests in flight to be given up. Their replies come, to nobody.
-        let pause = 4 * EXCHANGE_LIMIT.as_millis();
+        let pause = 4 * Limits::SHORT.exchange.as_millis();
         assert_eq!(world.redis.command(&format!("CLIENT PAUSE {pause} ALL")), "+OK");
         block_until(|| load.exchanges_failed() > failed);
         load.answers_more(300);
@@ -226,13 +226,14 @@ fn a_storm_of_cancels_never_hands_on_a_stale_reply(world: &mut World<TcpConnecto
 }
 
 async fn storm(mut client: Client, mut random: Random) {
+    client.limits = Limits::LONG;
     for _ in 0..1500 {
         // Given up anywhere: in the queue, on the way to the other core, with the request sent, with the reply here.
         let cut = if random.below(2) == 0 { Cut::AtOnce } else { Cut::WhenWoken };
         let value = client.values.next();
         let handle = client.handle();
         let asked = async {
-            let mut lease = handle.acquire_within(ACQUIRE_LIMIT).await.unwrap();
+            let mut lease = handle.acquire_within(PATIENCE).await.unwrap();
             lease.exchange(async |stream| request(stream, &["ECHO", &value]).await).await.unwrap()
         };
         if random.below(4) == 0 {

@@ -17,10 +17,8 @@ use bytes::{Buf, BytesMut};
 use common::wait_for;
 use corelet::pool::{FramedConnector, Handle, InOrder, Pipelined, Pool, TcpConnector};
 use corelet::runtime::{CoreId, RuntimeHandle, timeout};
-use redis_support::{
-    ACQUIRE_LIMIT, Asks, EXCHANGE_LIMIT, Failure, Load, SLOTS, Values, World, in_time, in_world,
-};
-use support::{Cut, Random, block_until, cut_off};
+use redis_support::{Asks, Failure, Limits, Load, SLOTS, Values, World, in_time, in_world};
+use support::{Cut, PATIENCE, Random, block_until, cut_off};
 use tokio_util::codec::{Decoder, Encoder};
 
 /// Leases that share a socket.
@@ -66,23 +64,24 @@ type Shared = Pipelined<FramedConnector<TcpConnector, fn() -> Echo>, InOrder>;
 struct Caller {
     values: Values,
     handle: Handle<Shared>,
+    limits: Limits,
 }
 
 impl Asks<Shared> for Caller {
     fn new(pool: &Pool<Shared>, _: &[CoreId], name: String) -> Caller {
         // Sessions stay on their core.
-        Caller { values: Values::new(name), handle: pool.handle() }
+        Caller { values: Values::new(name), handle: pool.handle(), limits: Limits::SHORT }
     }
 
     async fn ask(&mut self) -> Result<(), Failure> {
-        let value = self.values.next();
+        let (value, limits) = (self.values.next(), self.limits);
         let begun = Instant::now();
-        let acquired = self.handle.acquire_within(ACQUIRE_LIMIT).await;
-        in_time(begun, ACQUIRE_LIMIT);
+        let acquired = self.handle.acquire_within(limits.acquire).await;
+        in_time(begun, limits.acquire);
         let mut lease = acquired.map_err(Failure::Acquire)?;
         let begun = Instant::now();
-        let called = timeout(EXCHANGE_LIMIT, lease.call(value.clone())).await;
-        in_time(begun, EXCHANGE_LIMIT);
+        let called = timeout(limits.exchange, lease.call(value.clone())).await;
+        in_time(begun, limits.exchange);
         match called {
             Ok(Ok(reply)) => assert_eq!(reply, value, "a reply of another request"),
             Ok(Err(error)) => return Err(Failure::Exchange(error.to_string())),
@@ -106,7 +105,7 @@ macro_rules! worlds {
 fn run(cores: usize, test: fn(&mut World<Shared>)) {
     let build = |redis, runtime: &RuntimeHandle| {
         let connector = FramedConnector::new(TcpConnector::new(redis), (|| Echo) as fn() -> Echo);
-        let settings = Pool::builder(connector).slots_per_core(SLOTS).acquire_timeout(ACQUIRE_LIMIT);
+        let settings = Pool::builder(connector).slots_per_core(SLOTS).acquire_timeout(Limits::SHORT.acquire);
         settings.leases_per_slot(SHARERS).pipelined().build(runtime).unwrap()
     };
     let sockets =
@@ -145,7 +144,7 @@ fn replies_to_those_who_gave_up_are_nobody_else_s(world: &mut World<Shared>) {
             block_until(|| load.exchanges_failed() >= failed + CALLERS as u64);
             world.redis.resume();
         } else {
-            let pause = 4 * EXCHANGE_LIMIT.as_millis();
+            let pause = 4 * Limits::SHORT.exchange.as_millis();
             assert_eq!(world.redis.command(&format!("CLIENT PAUSE {pause} ALL")), "+OK");
             block_until(|| load.exchanges_failed() > failed);
         }
@@ -163,11 +162,12 @@ fn a_storm_of_cancels_never_hands_on_a_stale_reply(world: &mut World<Shared>) {
 }
 
 async fn storm(mut caller: Caller, mut random: Random) {
+    caller.limits = Limits::LONG;
     for _ in 0..300 {
         let cut = if random.below(2) == 0 { Cut::AtOnce } else { Cut::WhenWoken };
         let value = caller.values.next();
         let asked = async {
-            let mut lease = caller.handle.acquire().await.unwrap();
+            let mut lease = caller.handle.acquire_within(PATIENCE).await.unwrap();
             lease.call(value.clone()).await.unwrap()
         };
         if random.below(4) == 0 {

@@ -52,10 +52,13 @@ metrics! {
     WouldMiss = Counter "corelet_pool_would_miss_total" "Acquires refused because they could not be served in time";
     Shed = Counter "corelet_pool_shed_total" "Acquires shed from a queue that did not drain";
     Forwards = Counter "corelet_pool_forwards_total" "Acquires of this core that were sent to another core";
+    Spills = Counter "corelet_pool_spills_total" "Acquires of this core that were offered to another core";
+    SpillsGranted = Counter "corelet_pool_spills_granted_total" "Offered acquires that the other core served";
     Lends = Counter "corelet_pool_lends_total" "Connections lent to other cores";
     Opens = Counter "corelet_pool_opens_total" "Attempts to connect";
     ConnectFailures = Counter "corelet_pool_connect_failures_total" "Attempts to connect that failed";
     Closes = Counter "corelet_pool_closes_total" "Connections closed, labelled with the reason";
+    HungryWaits = Counter "corelet_pool_hungry_waits_total" "Times that an open had to wait for the limit on all connections";
     SlowAcquires = Counter "corelet_pool_slow_acquires_total" "Acquires served after a wait that is warned of";
     Leaks = Counter "corelet_pool_leaks_total" "Leases that were out for longer than leases should be";
     Failures = Counter "corelet_pool_scheduler_failures_total" "Scheduler panics";
@@ -102,7 +105,7 @@ mod published {
     /// In the order of [`METRICS`]: counters but for those by reason, gauges; and counters by reason.
     #[derive(Clone, Copy, Default, PartialEq)]
     struct Published {
-        counters: [u64; 17],
+        counters: [u64; 20],
         gauges: [usize; 7],
         closes: [u64; CloseReason::ALL.len()],
     }
@@ -184,9 +187,12 @@ mod published {
                     stats.would_miss,
                     stats.shed,
                     stats.forwards,
+                    stats.spills,
+                    stats.spills_granted,
                     stats.lends,
                     stats.opens,
                     stats.connect_failures,
+                    stats.hungry_waits,
                     stats.slow_acquires,
                     stats.leaks,
                     stats.scheduler_failures,

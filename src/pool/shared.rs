@@ -13,6 +13,7 @@ use super::connector::Connector;
 use super::ledger::{Ledger, Promise};
 use super::remote::Command;
 use super::scheduler::{CloseReason, HandleId, Lifecycle, Refusal, SlotId};
+use super::shard::UNKNOWN;
 use super::stats::ShardStats;
 use crate::runtime::mesh::Mailbox;
 use crate::runtime::{CoreId, RuntimeHandle};
@@ -114,7 +115,7 @@ impl<C: Connector> Shared<C> {
                     inbox: Mutex::new(Some(inbox)),
                     lifecycle: AtomicU8::new(Lifecycle::Running as u8),
                     ended: AtomicBool::new(false),
-                    hint: AtomicU64::new(0),
+                    hint: AtomicU64::new(UNKNOWN),
                     outstanding: AtomicIsize::new(0),
                     last_stats: Mutex::new(ShardStats::new(mailbox.core())),
                 }

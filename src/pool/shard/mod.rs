@@ -36,6 +36,7 @@ use credits::Credits;
 use ending::FailOnUnwind;
 use observe::Waiting;
 use spill::Spills;
+pub(crate) use spill::UNKNOWN;
 
 /// Whose acquire it is that another core has sent.
 #[derive(Debug, Clone, Copy)]
@@ -155,7 +156,7 @@ impl<C: Connector> Shard<C> {
             forwards: RefCell::new(Forwards::new(shared.links.len())),
             abroad: RefCell::new(Abroad::default()),
             credits: Credits::new(),
-            spills: Spills::default(),
+            spills: Spills::new(),
             departures: RefCell::new(Vec::new()),
             spares: RefCell::new(Vec::new()),
             references: RefCell::new(Vec::new()),

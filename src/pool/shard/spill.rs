@@ -17,7 +17,9 @@ use crate::pool::event::EventKind;
 use crate::pool::remote::{Command, Token};
 use crate::pool::scheduler::{Asker, Elsewhere, HandleId};
 
-#[derive(Default)]
+/// The hint of a shard that has given none yet.
+pub(crate) const UNKNOWN: u64 = u64::MAX;
+
 pub(super) struct Spills {
     /// Somebody in the pool spills, and wants this shard's hints.
     hinting: Cell<bool>,
@@ -27,8 +29,19 @@ pub(super) struct Spills {
     pub(super) granted: Cell<u64>,
 }
 
-/// What a shard has to spare, as it last said: the more the better, and fewer waiters if that is equal.
+impl Spills {
+    pub(super) fn new() -> Spills {
+        let (hinting, published, drawn) = (Cell::new(false), Cell::new(UNKNOWN), Cell::new(0));
+        Spills { hinting, published, drawn, asked: Cell::new(0), granted: Cell::new(0) }
+    }
+}
+
+/// What a shard has to spare, as it last said: the more the better, and fewer waiters if that is equal. One that has not
+/// said is asked if there is no better.
 fn worth(hint: u64, asked: usize) -> Option<(u32, u32)> {
+    if hint == UNKNOWN {
+        return Some((0, 0));
+    }
     let idle = ((hint >> 32) as u32).saturating_sub(asked as u32);
     (idle > 0).then_some((idle, !(hint as u32)))
 }

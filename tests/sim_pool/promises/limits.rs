@@ -119,6 +119,37 @@ fn cores_that_are_equally_busy_share_and_leave_each_other_alone() {
 }
 
 #[test]
+fn short_gaps_in_the_work_of_two_cores_have_them_take_nothing_from_each_other() {
+    play(echo, |scene| async move {
+        let pool = scene.pool().slots_per_core(2).max_connections(2).build(&scene.runtime).unwrap();
+        let mut tasks = Vec::new();
+        for core in &scene.cores {
+            let theirs = pool.clone();
+            // Two at a time on each core, with one connection for each, and then a rest.
+            let work = move || async move {
+                let handle = theirs.handle();
+                let end = now() + 4 * SETTLED;
+                while now() < end {
+                    let once = || async {
+                        works(&mut handle.acquire().await.unwrap(), 3).await;
+                    };
+                    futures_util::future::join(once(), once()).await;
+                    sleep(Duration::from_micros(500)).await;
+                }
+            };
+            tasks.push(scene.runtime.spawn_on(*core, work).unwrap());
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let stats = pool.stats().await;
+        let waits = stats.sum(|shard| shard.capacity_waits);
+        assert!(waits > 60 && rebalanced(&stats) <= 4, "{stats:?}");
+        pool.close().await;
+    });
+}
+
+#[test]
 fn cores_that_take_turns_cost_a_close_each_and_no_more() {
     play(echo, |scene| async move {
         let pool = scene.pool().slots_per_core(2).max_connections(2).build(&scene.runtime).unwrap();
@@ -258,6 +289,24 @@ fn what_finds_its_core_exhausted_is_served_by_another_and_counted_once() {
         let [here, there] = [&stats.shards[0], &stats.shards[1]];
         assert_eq!((here.acquires, there.acquires), (3, 1), "{stats:?}");
         assert_eq!((here.spills, here.spills_granted, there.lends), (1, 1, 2), "{stats:?}");
+        pool.close().await;
+    });
+}
+
+#[test]
+fn the_first_handle_that_spills_need_not_wait_for_the_others_to_hear_of_it() {
+    play(echo, |scene| async move {
+        let pool = scene.pool().slots_per_core(1).build(&scene.runtime).unwrap();
+        drop(pool.handle_on(scene.cores[1]).unwrap().acquire().await.unwrap());
+        let strict = pool.handle();
+        let near = strict.acquire().await.unwrap();
+        sleep(SETTLED).await;
+        assert!(strict.acquire_within(SETTLED).await.is_err());
+        let handle = pool.handle().with_affinity(Affinity::Spill);
+        let far = timeout(SETTLED, handle.acquire()).await.unwrap().unwrap();
+        assert_eq!(far.home(), scene.cores[1]);
+        drop((near, far));
+        assert_whole(&pool).await;
         pool.close().await;
     });
 }

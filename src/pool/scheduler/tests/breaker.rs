@@ -56,6 +56,23 @@ fn before_that_they_wait_for_the_end_of_the_pause() {
 }
 
 #[test]
+fn failures_with_a_success_between_them_are_not_in_a_row() {
+    let mut shard = Shard::new(breaking(2));
+    let now = Instant::now();
+    fail_one(&mut shard, now);
+    let until = shard.paused_until().expect("a failure begins a pause");
+    shard.lapse(until);
+    let waiter = queue(&mut shard, A);
+    let slot = opens(&mut shard, until)[0];
+    shard.handle_connected(slot, 1);
+    notices(&mut shard);
+    let grant = collect(&mut shard, waiter);
+    shard.handle_lost(grant.slot, CloseReason::Lost);
+    fail_one(&mut shard, until);
+    queue(&mut shard, A);
+}
+
+#[test]
 fn failures_of_one_round_are_one() {
     let mut shard = Shard::new(breaking(2));
     let now = Instant::now();

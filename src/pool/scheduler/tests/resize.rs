@@ -78,6 +78,22 @@ fn an_open_that_arrives_at_a_smaller_shard_is_closed() {
 }
 
 #[test]
+fn what_is_being_opened_goes_before_what_is_leased() {
+    let now = Instant::now();
+    let (mut shard, mut grants) = exhausted(limits(1));
+    shard.handle_resize(2);
+    let waiter = queue(&mut shard, A);
+    let slot = opens(&mut shard, now)[0];
+    shard.handle_resize(1);
+    shard.handle_connected(slot, 7);
+    assert_eq!(closes(&mut shard), [(slot, 7, CloseReason::Resized)]);
+    shard.handle_closed(slot);
+    release(&mut shard, grants.remove(0));
+    assert_eq!(collect(&mut shard, waiter).connection, 0);
+    shard.check_invariants();
+}
+
+#[test]
 fn slots_that_were_to_go_are_there_again_when_they_are_wanted() {
     let (mut shard, grants) = exhausted(limits(3));
     let mut sizes = [1, 3, 2, 1, 4, 1, 2, 3].into_iter().cycle();

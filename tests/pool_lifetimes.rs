@@ -7,7 +7,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use corelet::pool::{AcquireError, BuildError, CloseReason, Pool, TcpConnector};
-use corelet::runtime::{core_stats, sleep, spawn};
+use corelet::runtime::{core_stats, sleep, spawn, yield_now};
 use support::{Memory, Upstream, assert_settled, echo, on_cores, poll_until, set, shard, soon};
 
 const MS: Duration = Duration::from_millis(1);
@@ -47,6 +47,33 @@ fn every_core_is_warm_when_prewarming_is_done_and_stays_so_in_use() {
         poll_until(async || pool.stats().await.shards.iter().all(|shard| shard.idle == 4)).await;
         soon(pool.close()).await;
         poll_until(async || upstream.live() == 0).await;
+    });
+}
+
+#[test]
+fn a_leased_connection_is_made_up_for_with_nobody_looking() {
+    on_cores(1, async move |runtime, _| {
+        let memory = Memory::default();
+        let script = memory.0.clone();
+        let pool = Pool::builder(memory).slots_per_core(3).min_idle(1).build(&runtime).unwrap();
+        soon(pool.prewarm()).await.unwrap();
+        let mut leases = Vec::new();
+        for connects in 2..=3 {
+            leases.push(pool.acquire().await.unwrap());
+            // The pool is not asked, for that would wake its actor.
+            poll_until(async || script.connects() == connects).await;
+            poll_until(async || script.live() == connects).await;
+        }
+        drop(leases);
+        // A lease that ends in its turn is no reason to open anything.
+        pool.resize(8).unwrap();
+        for _ in 0..10 {
+            drop(pool.acquire().await.unwrap());
+            yield_now().await;
+        }
+        sleep(5 * MS).await;
+        assert_eq!(script.connects(), 3);
+        soon(pool.close()).await;
     });
 }
 

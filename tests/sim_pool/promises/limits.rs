@@ -392,9 +392,9 @@ fn the_better_of_two_keeps_the_load_on_the_other_cores_close_together() {
         let stats = pool.stats().await;
         let loads: Vec<_> = stats.shards[1..].iter().map(|shard| shard.leased).collect();
         assert_eq!(loads.iter().sum::<usize>(), 32, "{stats:?}");
-        // One choice alone would have some shard with 8 or more of them, every other time.
+        // One choice alone has them further apart.
         let (least, most) = (loads.iter().min().unwrap(), loads.iter().max().unwrap());
-        assert!(*most <= 6 && *least >= 2, "{loads:?}");
+        assert!(*most - *least <= 3, "{loads:?}");
         drop(leases);
         assert_whole(&pool).await;
         pool.close().await;

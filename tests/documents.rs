@@ -10,9 +10,7 @@ fn variants<'a>(source: &'a str, name: &str) -> Vec<&'a str> {
     let body = &source[begin..][..source[begin..].find("\n}").expect("the enum has an end")];
     let names = body.lines().filter_map(|line| line.strip_prefix("    "));
     let names = names.filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()));
-    names
-        .map(|line| line.split(|c: char| !c.is_alphanumeric()).next().expect("a split has a first part"))
-        .collect()
+    names.map(|line| line.split(|c: char| !c.is_alphanumeric()).next().expect("a split has a first part")).collect()
 }
 
 #[test]

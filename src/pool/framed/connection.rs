@@ -102,7 +102,8 @@ where
     /// [`FramedError`], which says whether the request may have been sent.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether the request was sent; the connection is dirty.
+    /// Dropping the future leaves open whether the request was sent: the connection is dirty, and further operations are
+    /// refused.
     pub async fn send<Request>(&mut self, request: Request) -> Result<(), FramedError<<K as Decoder>::Error>>
     where
         K: Encoder<Request, Error = <K as Decoder>::Error>,
@@ -120,12 +121,13 @@ where
             return Err(FramedError::Encode(error));
         }
         self.posted = bytes.len() <= POST_CAPACITY;
-        // Before the send, so that one that is dropped leaves the connection dirty.
+        // Before the send, so that one that is dropped leaves the connection dirty, and no reply is waited for.
         self.outstanding += 1;
+        self.broken = true;
         let (result, bytes) = self.stream.write_all(bytes).await;
         self.to_send = bytes;
+        self.broken = result.is_err();
         result.map_err(|source| {
-            self.broken = true;
             // A small write fails only because an earlier one had failed.
             FramedError::Io { source, sent: !self.posted }
         })

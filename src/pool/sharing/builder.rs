@@ -188,9 +188,18 @@ impl<C: Connector> SharedBuilder<C> {
         settings.max_connecting = settings.max_connecting.saturating_mul(leases);
         // A session may wait for a socket to be closed before another is opened, each in its own time.
         settings.connect_timeout = settings.connect_timeout.saturating_mul(2);
-        // A socket stays where it is used.
-        let builder = builder.affinity(Affinity::Local).min_idle(0);
-        let sockets = builder.no_acquire_timeout().max_waiters(MAX_SESSIONS).build(runtime)?;
+        let PoolBuilder { connector, settings: mut below } = builder;
+        // A socket stays where it is used, for as long as it is.
+        below.affinity = Affinity::Local;
+        below.detect_leaks = None;
+        below.keep.min_idle = 0;
+        // Those who wait for one are bounded, limited in time and judged by the pool of sessions.
+        below.max_waiters = MAX_SESSIONS;
+        below.acquire_timeout = None;
+        below.service_time = None;
+        below.shedding = None;
+        below.warn_slow_acquires = None;
+        let sockets = PoolBuilder { connector, settings: below }.build(runtime)?;
         PoolBuilder { connector: share(sockets, leases), settings }.build(runtime)
     }
 }

@@ -17,6 +17,10 @@
 //!   the current one for each poll, or through [`Hosted::enter`], for calls that are no futures. [`here`] gives the
 //!   [`Hosted`] of the current core.
 //!
+//! What a future of the host's keeps beyond an `on_core`, such as a lease or a stream, should be used and dropped inside
+//! another: dropped elsewhere it is given back or closed all the same, but what that stages for the kernel goes out with
+//! the core's next turn, which nobody asks for.
+//!
 //! Wakes go both ways by the futures' own wakers. Nothing polls in vain: an idle host sleeps in its own wait, which the
 //! core's descriptor and its next deadline are part of.
 //!

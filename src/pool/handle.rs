@@ -302,6 +302,7 @@ impl<C: Connector> Acquire<'_, C> {
     }
 
     /// Asks the shard of this core, after `spent` with another one.
+    #[inline(always)]
     fn ask_home(
         &mut self,
         asker: &Asker,

@@ -53,6 +53,7 @@ impl Rotation {
 
     /// Puts a waiter at the end of its handle's line, and a new line at the end of the rotation. Gives the
     /// line, by which the waiter leaves again.
+    #[inline]
     pub(super) fn join<T: Linked>(&mut self, handle: HandleId, waiters: &mut [T], index: u32) -> u32 {
         let line = match self.line_of(handle) {
             Some(line) => line,

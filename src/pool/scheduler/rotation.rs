@@ -81,6 +81,7 @@ impl Rotation {
     }
 
     /// Takes out the waiter whose turn it is; its line goes to the back.
+    #[inline(always)]
     pub(super) fn serve<T: Linked>(&mut self, waiters: &mut [T]) -> Option<u32> {
         let line = self.turns.front()?;
         if self.turns.len() > 1 {

@@ -139,6 +139,7 @@ impl Rotation {
         ahead.min(bound)
     }
 
+    #[inline]
     fn line_of(&self, handle: HandleId) -> Option<u32> {
         match self.fairness {
             Fairness::Fifo => self.turns.front(),

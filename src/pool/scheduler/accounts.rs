@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 use slab::Slab;
 
-use super::asker::{Asker, Rules};
+use super::asker::{Asker, Rules, Shedding};
 use super::codel::Codel;
 use super::links::List;
 use super::{HandleId, SlotId};
@@ -43,6 +43,11 @@ impl Account {
     /// Whether another of its waiters may stand in line.
     pub(super) fn has_room(&self) -> bool {
         self.rules.limit.is_none_or(|limit| self.held + self.standing < limit.get())
+    }
+
+    /// When its waiters are shed, if they are.
+    pub(super) fn shedding(&self) -> Option<Shedding> {
+        self.rules.shedding
     }
 
     pub(super) fn waiters(&self) -> usize {

@@ -14,11 +14,11 @@ mod rules;
 use std::time::{Duration, Instant};
 
 use super::accounts::Accounts;
-use super::asker::Asker;
+use super::asker::{Asker, Site};
 use super::links::{Linked, Links, List, NONE};
 use super::pace::Pace;
 use super::rotation::Rotation;
-use super::{Notice, Refusal, SlotId, Ticket, WaiterKey};
+use super::{HandleId, Notice, Refusal, SlotId, Ticket, WaiterKey};
 use crate::pool::Fairness;
 use crate::runtime::timer::{DeadlineKey, DeadlineQueue};
 
@@ -51,7 +51,9 @@ struct Entry<W> {
     deadline: Option<DeadlineKey>,
     /// When its clock was started.
     since: Option<Instant>,
-    asker: Asker,
+    handle: HandleId,
+    /// Where the acquire was made.
+    site: Site,
     /// How many waited when it came.
     entered_at: u32,
     /// That of its handle, while it is queued; [`NONE`] if the handle is held to nothing.
@@ -121,13 +123,14 @@ impl<W> Waiters<W> {
         std::mem::forget(nothing);
         entry.timeout = timeout;
         entry.since = None;
-        entry.asker = *asker;
+        entry.handle = asker.handle;
+        entry.site = asker.site;
         entry.entered_at = entered_at;
         entry.account = NONE;
         if asker.rules.is_empty() {
             self.join_line(index);
         } else {
-            self.join_under_rules(index);
+            self.join_under_rules(asker, index);
         }
         key
     }
@@ -142,7 +145,8 @@ impl<W> Waiters<W> {
             timeout: None,
             deadline: None,
             since: None,
-            asker: *asker,
+            handle: asker.handle,
+            site: asker.site,
             entered_at: 0,
             account: NONE,
             line: NONE,
@@ -168,7 +172,7 @@ impl<W> Waiters<W> {
 
     #[inline(always)]
     fn join_line(&mut self, index: u32) {
-        let handle = self.entries[index as usize].asker.handle;
+        let handle = self.entries[index as usize].handle;
         let line = self.rotation.join(handle, &mut self.entries, index);
         self.entries[index as usize].line = line;
         self.queued += 1;
@@ -395,3 +399,7 @@ impl<W> Waiters<W> {
         self.fresh.push_back(&mut self.entries, index);
     }
 }
+
+/// A queue of many waiters is as slow as its memory is large.
+#[cfg(all(target_pointer_width = "64", not(test)))]
+const _: () = assert!(size_of::<Entry<crate::pool::shard::Reply>>() <= 128, "two cache lines");

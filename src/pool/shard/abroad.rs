@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::ending::LoseOnUnwind;
 use super::observe::Waiting;
-use super::{Applicant, Departure, Destination, Granted, Reply, Shard};
+use super::{Applicant, Departure, Destination, Granted, Shard};
 use crate::pool::carrier::Carrier;
 use crate::pool::connection::Connection;
 use crate::pool::connector::Connector;
@@ -202,7 +202,7 @@ impl<C: Connector> Shard<C> {
                 &who,
                 grant == Granted::AfterWait,
                 |carrier| self.may_lease(carrier),
-                || Ticket { reply: Reply::Remote { asker }, timeout: None },
+                || Ticket { reply: asker.into(), timeout: None },
             )
         });
         self.answer(asker, true, admission);
@@ -221,7 +221,7 @@ impl<C: Connector> Shard<C> {
                 &asker,
                 |carrier| self.may_lease(carrier),
                 || Ticket {
-                    reply: Reply::Remote { asker: applicant },
+                    reply: applicant.into(),
                     // The asking core keeps the deadline.
                     timeout: None,
                 },

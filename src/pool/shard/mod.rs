@@ -59,7 +59,15 @@ pub(crate) enum Granted {
 #[derive(Debug)]
 pub(crate) enum Reply {
     Local(Waker),
-    Remote { asker: Applicant },
+    // Not an `Applicant`, to be as small as that: every waiter has room for a reply.
+    Remote { shard: u32, token: Token, handle: HandleId },
+}
+
+impl From<Applicant> for Reply {
+    fn from(Applicant { shard, token, handle }: Applicant) -> Reply {
+        // A process has at most 1,024 cores.
+        Reply::Remote { shard: shard as u32, token, handle }
+    }
 }
 
 /// Where a connection that leaves this core goes.

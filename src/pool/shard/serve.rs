@@ -276,8 +276,9 @@ impl<C: Connector> Shard<C> {
     fn tell(&self, notice: Notice<Reply>) {
         match notice.reply {
             Reply::Local(waker) => waker.wake(),
-            Reply::Remote { asker } => {
-                let Applicant { shard, token, .. } = asker;
+            Reply::Remote { shard, token, handle } => {
+                let shard = shard as usize;
+                let asker = Applicant { shard, token, handle };
                 self.abroad.borrow_mut().waiters.remove(&(shard, token));
                 let taken = self.state.borrow_mut().take(notice.waiter);
                 match taken {

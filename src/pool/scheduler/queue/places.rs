@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use super::{Entry, Fate, Waiters};
-use crate::pool::scheduler::asker::Asker;
 use crate::pool::scheduler::links::NONE;
 use crate::pool::scheduler::waits::Wait;
 use crate::pool::scheduler::{HandleId, WaiterKey};
@@ -23,8 +22,7 @@ impl<W> Waiters<W> {
     /// The waiters of a handle that have a grant to collect. Looks at every entry: for the few handles that go while
     /// they have one.
     pub(in crate::pool::scheduler) fn granted_to(&self, handle: HandleId) -> Vec<WaiterKey> {
-        let granted =
-            |entry: &Entry<W>| entry.asker.handle == handle && matches!(entry.fate, Fate::Granted(_));
+        let granted = |entry: &Entry<W>| entry.handle == handle && matches!(entry.fate, Fate::Granted(_));
         (0..self.entries.len() as u32)
             .filter(|index| granted(&self.entries[*index as usize]))
             .map(|index| self.key(index))
@@ -38,12 +36,12 @@ impl<W> Waiters<W> {
 
     /// Whose waiter it is.
     pub(in crate::pool::scheduler) fn handle(&self, waiter: WaiterKey) -> HandleId {
-        self.entries[waiter.index as usize].asker.handle
+        self.entries[waiter.index as usize].handle
     }
 
     /// What there is to tell about a waiter's wait, but for its length.
     pub(in crate::pool::scheduler) fn wait(&self, waiter: WaiterKey) -> Wait {
-        let Entry { asker: Asker { handle, site, .. }, entered_at, .. } = self.entries[waiter.index as usize];
+        let Entry { handle, site, entered_at, .. } = self.entries[waiter.index as usize];
         Wait { handle, site, position: entered_at, waited: Duration::ZERO }
     }
 

@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use super::{Entry, Waiters};
-use crate::pool::scheduler::asker::Rules;
+use crate::pool::scheduler::asker::{Asker, Rules};
 use crate::pool::scheduler::links::NONE;
 use crate::pool::scheduler::{HandleId, SlotId, WaiterKey};
 
 impl<W> Waiters<W> {
     /// In line if its handle may have another lease, held back if not.
-    pub(super) fn join_under_rules(&mut self, index: u32) {
+    pub(super) fn join_under_rules(&mut self, asker: &Asker, index: u32) {
         let entry = &mut self.entries[index as usize];
-        entry.account = self.accounts.open(&entry.asker);
+        entry.account = self.accounts.open(asker);
         let account = self.accounts.get_mut(entry.account);
         if account.has_room() {
             account.standing += 1;
@@ -76,9 +76,12 @@ impl<W> Waiters<W> {
         waiter: WaiterKey,
         now: Instant,
     ) -> Option<Duration> {
-        let Entry { account, since, asker, .. } = &self.entries[waiter.index as usize];
-        let (law, waited) = (asker.rules.shedding?, now.saturating_duration_since((*since)?));
-        let account = self.accounts.get_mut(*account);
+        let Entry { account, since, .. } = self.entries[waiter.index as usize];
+        if account == NONE {
+            return None;
+        }
+        let account = self.accounts.get_mut(account);
+        let (law, waited) = (account.shedding()?, now.saturating_duration_since(since?));
         let alone = account.waiters() == 1;
         account.codel.sheds(law, now, waited, alone).then_some(waited)
     }

@@ -4,7 +4,7 @@ use super::{Acquire, Load, Policy, measure};
 use crate::meter::Throughput;
 use crate::runtimes::{Runtime, corelet::Corelet};
 use anyhow::{Context as _, Result};
-use corelet::pool::{Connection, Connector, Fairness, Handle, Pool};
+use corelet::pool::{Affinity, Connection, Connector, Fairness, Handle, Pool, PoolBuilder};
 use corelet::runtime::Watch;
 use std::io;
 use std::task::{Context, Poll};
@@ -61,9 +61,33 @@ pub fn run(load: &Load, slice: Duration) -> Result<Throughput> {
     Corelet::run(move || on_core(load, slice))?
 }
 
+/// With everything on that a pool can be told to keep, limit or watch.
+pub fn run_with_everything(load: &Load, slice: Duration) -> Result<Throughput> {
+    let load = *load;
+    let everything = move || {
+        builder(load.size, load.policy)
+            .max_connections(load.size)
+            .affinity(Affinity::Spill)
+            .idle_timeout(Duration::from_secs(60))
+            .max_lifetime(Duration::from_secs(3600))
+            .health_check(Duration::from_secs(60))
+            .exact_admission()
+            .shed(Duration::from_millis(50), Duration::from_secs(1))
+            .warn_slow_acquires(Duration::from_secs(10))
+            .detect_leaks(Duration::from_secs(10))
+            .on_event(|_| {})
+    };
+    Corelet::run(move || async move {
+        measure_pool(everything().build(&corelet::runtime::handle())?, load, slice).await
+    })?
+}
+
 /// On the current core, whoever drives it.
 pub async fn on_core(load: Load, slice: Duration) -> Result<Throughput> {
-    let pool = pool(load.size, load.policy, &corelet::runtime::handle())?;
+    measure_pool(pool(load.size, load.policy, &corelet::runtime::handle())?, load, slice).await
+}
+
+async fn measure_pool(pool: Pool<Numbers>, load: Load, slice: Duration) -> Result<Throughput> {
     // All connections open at once, so that none is opened while measuring.
     let session = pool.handle();
     let mut leases = Vec::new();
@@ -83,13 +107,13 @@ pub fn pool(
     policy: Option<Policy>,
     runtime: &corelet::runtime::RuntimeHandle,
 ) -> Result<Pool<Numbers>> {
+    builder(size, policy).build(runtime).context("cannot build the pool")
+}
+
+fn builder(size: usize, policy: Option<Policy>) -> PoolBuilder<Numbers> {
     let fairness = match policy {
         Some(Policy::RoundRobin) => Fairness::RoundRobin,
         _ => Fairness::Fifo,
     };
-    Pool::builder(Numbers)
-        .slots_per_core(size)
-        .fairness(fairness)
-        .build(runtime)
-        .context("cannot build the pool")
+    Pool::builder(Numbers).slots_per_core(size).fairness(fairness)
 }

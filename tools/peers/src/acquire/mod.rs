@@ -82,6 +82,13 @@ pub const SUBJECTS: &[Subject] = &[
         policies: &[Some(Policy::Fifo), Some(Policy::RoundRobin)],
         run: corelet::run,
     },
+    // corelet with every setting on that keeps, limits or watches connections and acquires.
+    Subject {
+        name: "corelet_everything",
+        has_handles: false,
+        policies: &[Some(Policy::Fifo), Some(Policy::RoundRobin)],
+        run: corelet::run_with_everything,
+    },
     Subject::peer("bb8", bb8::run),
     Subject::peer("deadpool", deadpool::run),
     Subject::peer("semaphore", semaphore::run),

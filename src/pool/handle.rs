@@ -46,7 +46,7 @@ impl<C: Connector> Handle<C> {
         let id = shard.shared.next_handle_id();
         let settings = &shard.shared.settings;
         let (timeout, shedding, affinity) = (settings.acquire_timeout, settings.shedding, settings.affinity);
-        let plain = home == shard.index && settings.detect_leaks.is_none();
+        let plain = home == shard.index;
         let (rules, patience) = (Rules { limit: None, shedding }, Patience::of(timeout));
         let spills = false;
         let handle = Handle { shard, home, plain, id, timeout, rules, patience, spills, _users: users };
@@ -425,12 +425,15 @@ impl<C: Connector> Future for Acquire<'_, C> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Handle { shard, plain, .. } = self.handle;
+        let Handle { shard, plain, id, .. } = self.handle;
         if matches!(self.stage, Stage::New | Stage::Within(_))
             && *plain
             && shard.local.executor().spend_budget()
             && let Some(carrier) = shard.acquire_idle()
         {
+            if shard.notes_leases {
+                shard.note_lease(carrier.slot, *id, self.site);
+            }
             self.stage = Stage::Done;
             return Poll::Ready(Ok(Lease::new(carrier)));
         }

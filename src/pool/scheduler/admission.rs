@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::queue::Fate;
 use super::slots::Newest;
 use super::{
-    Admission, Asker, CloseReason, Elsewhere, Grant, Lifecycle, Notice, Refusal, SlotId, State, Taken,
-    Ticket, Wait, WaiterKey,
+    Admission, Asker, CloseReason, Elsewhere, Grant, HandleId, Lifecycle, Notice, Refusal, Site, SlotId,
+    State, Taken, Ticket, Wait, WaiterKey,
 };
 
 impl<C, W> State<C, W> {
@@ -58,6 +58,12 @@ impl<C, W> State<C, W> {
         if self.overload.leak_after.is_some() {
             self.leases.note(slot, asker.handle, asker.site);
         }
+    }
+
+    /// Notes down who has a lease, to find it if it is never given back.
+    #[inline]
+    pub(crate) fn note_lease(&mut self, slot: SlotId, handle: HandleId, site: Site) {
+        self.leases.note(slot, handle, site);
     }
 
     /// Leases the most recently used idle connection for which `usable` holds to another shard's acquire, which counts

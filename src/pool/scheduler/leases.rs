@@ -44,6 +44,7 @@ impl Record {
 
 impl Leases {
     /// A lease begins.
+    #[inline]
     pub(super) fn note(&mut self, slot: SlotId, handle: HandleId, site: Site) {
         let index = slot.index as usize;
         if index >= self.records.len() {

@@ -152,7 +152,7 @@ impl<C: Connector> Shard<C> {
             index,
             local: Rc::clone(local),
             shared: Arc::clone(shared),
-            state: RefCell::new(State::new(shared.settings.limits(local.seed()))),
+            state: RefCell::new(State::new(shared.settings.limits(local.seed()), serve::is_usable)),
             forwards: RefCell::new(Forwards::new(shared.links.len())),
             abroad: RefCell::new(Abroad::default()),
             credits: Credits::new(),

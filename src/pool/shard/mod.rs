@@ -123,6 +123,9 @@ pub(crate) struct Shard<C: Connector> {
     /// Who keeps a lease for long, and wants to know when it should end.
     #[cfg(feature = "framed")]
     holders: RefCell<Vec<(SlotId, Watch)>>,
+    /// Whose long lease was last asked to end for another core.
+    #[cfg(feature = "framed")]
+    recalled: Cell<Option<SlotId>>,
     ended: Cell<bool>,
     spawns: Cell<u64>,
     failures: Cell<u64>,
@@ -171,6 +174,8 @@ impl<C: Connector> Shard<C> {
             warmups: RefCell::new(Vec::new()),
             #[cfg(feature = "framed")]
             holders: RefCell::new(Vec::new()),
+            #[cfg(feature = "framed")]
+            recalled: Cell::new(None),
             ended: Cell::new(false),
             spawns: Cell::new(0),
             failures: Cell::new(0),

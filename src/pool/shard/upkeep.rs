@@ -61,6 +61,20 @@ impl<C: Connector> Shard<C> {
         self.tell_holders();
     }
 
+    /// Asks one of those who keep a lease for long to end it, unless one that was asked has yet to.
+    #[cfg(feature = "framed")]
+    pub(super) fn recall_one(&self) {
+        let recalled = self.recalled.get();
+        if recalled.is_some_and(|slot| self.state.borrow().is_last_lease(slot).is_some()) {
+            return;
+        }
+        let holder = self.holders.borrow_mut().pop();
+        self.recalled.set(holder.as_ref().map(|(slot, _)| *slot));
+        if let Some((_, watch)) = holder {
+            watch.notify();
+        }
+    }
+
     /// Tells those whose lease is to be the connection's last, and forgets those whose lease has ended.
     #[cfg(feature = "framed")]
     pub(crate) fn tell_holders(&self) {

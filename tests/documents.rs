@@ -1,5 +1,6 @@
 //! The documents for users name all there is to name.
 #![cfg(feature = "pool")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 use corelet::pool::{CloseReason, METRICS};
 

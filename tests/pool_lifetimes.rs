@@ -59,6 +59,8 @@ fn a_leased_connection_is_made_up_for_with_nobody_looking() {
         soon(pool.prewarm()).await.unwrap();
         let mut leases = Vec::new();
         for connects in 2..=3 {
+            // Long enough for the actor to have come to rest.
+            sleep(5 * MS).await;
             leases.push(pool.acquire().await.unwrap());
             // The pool is not asked, for that would wake its actor.
             poll_until(async || script.connects() == connects).await;

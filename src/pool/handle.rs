@@ -220,18 +220,21 @@ impl<C: Connector> fmt::Debug for Handle<C> {
     }
 }
 
+// With a tag of its own, and those first that the ways of an acquire without a wait ask about: each question is one
+// comparison then.
 #[derive(Clone, Copy)]
+#[repr(u8)]
 enum Stage {
     New,
     /// New, with a time limit of its own.
     Within(Duration),
+    Done,
     Waiting(WaiterKey),
     Forwarded(Token),
     /// Offered to another shard.
     Spilled(Token),
     /// Queued after it was declined there, when so much time had gone by.
     Returned(WaiterKey, Duration),
-    Done,
 }
 
 /// An acquire under way; made by [`Handle::acquire`].
@@ -302,6 +305,7 @@ impl<C: Connector> Acquire<'_, C> {
     }
 
     /// Asks the shard of this core, after `spent` with another one.
+    #[inline(always)]
     fn ask_home(
         &mut self,
         asker: &Asker,

@@ -166,7 +166,7 @@ impl<C, W> State<C, W> {
     }
 
     /// A waiter, which is forgotten by now and whose entry is not yet used again, has collected its connection.
-    #[inline]
+    #[inline(always)]
     fn begin_lease(&mut self, waiter: WaiterKey, slot: SlotId) {
         self.counters.granted_after_wait += 1;
         match self.waiters.since(waiter) {

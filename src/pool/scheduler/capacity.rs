@@ -21,6 +21,7 @@ impl<C, W> State<C, W> {
 
     /// A lease ended cleanly and somebody waits: the connection goes to the next waiter, whose notice is given at once.
     /// Otherwise nothing happens and the connection comes back.
+    #[inline]
     pub(crate) fn hand_over(&mut self, slot: SlotId, connection: C) -> Result<Notice<W>, C> {
         if !self.unheeded || !(self.slots.is_leased(slot) || self.end_charged(slot)) {
             return Err(connection);

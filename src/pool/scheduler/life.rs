@@ -196,7 +196,8 @@ impl<C, W> State<C, W> {
     /// Why an acquire that finds nothing idle is not to wait: nothing is there or on its way, and the peer has failed
     /// so often that the next attempt is put off.
     pub(super) fn cut_off(&self) -> Option<Arc<io::Error>> {
-        if self.slots.alive() > 0 { None } else { self.retry.verdict().cloned() }
+        let verdict = self.retry.verdict()?;
+        (self.slots.alive() == 0).then(|| Arc::clone(verdict))
     }
 
     /// Forgets a pause that is over, for those who ask before the timer does.

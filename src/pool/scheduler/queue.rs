@@ -103,27 +103,12 @@ impl<W> Waiters<W> {
     }
 
     /// Queues a waiter behind those of its line.
+    #[inline(always)]
     pub(super) fn enqueue(&mut self, asker: &Asker, ticket: Ticket<W>) -> WaiterKey {
         let Ticket { reply, timeout } = ticket;
         let index = match self.free.pop_front(&mut self.entries) {
             Some(index) => index,
-            None => {
-                assert!(self.entries.len() < NONE as usize, "a shard has fewer than 2^32 - 1 waiters");
-                self.entries.push(Entry {
-                    fate: Fate::Free,
-                    reply: None,
-                    timeout: None,
-                    deadline: None,
-                    since: None,
-                    asker: *asker,
-                    entered_at: 0,
-                    account: NONE,
-                    line: NONE,
-                    links: Links::new(),
-                    generation: 0,
-                });
-                (self.entries.len() - 1) as u32
-            }
+            None => self.add_entry(asker),
         };
         let key = self.key(index);
         self.unclocked.push(key);
@@ -145,6 +130,26 @@ impl<W> Waiters<W> {
             self.join_under_rules(index);
         }
         key
+    }
+
+    /// A free entry, where there was none.
+    #[cold]
+    fn add_entry(&mut self, asker: &Asker) -> u32 {
+        assert!(self.entries.len() < NONE as usize, "a shard has fewer than 2^32 - 1 waiters");
+        self.entries.push(Entry {
+            fate: Fate::Free,
+            reply: None,
+            timeout: None,
+            deadline: None,
+            since: None,
+            asker: *asker,
+            entered_at: 0,
+            account: NONE,
+            line: NONE,
+            links: Links::new(),
+            generation: 0,
+        });
+        (self.entries.len() - 1) as u32
     }
 
     /// Queues a waiter that has been served before and to no avail: in front of its line, or of those that are held back.
@@ -198,6 +203,7 @@ impl<W> Waiters<W> {
     }
 
     /// As [`grant_next`](Waiters::grant_next), and gives the notice at once.
+    #[inline(always)]
     pub(super) fn serve_next(&mut self, slot: SlotId) -> Option<Notice<W>> {
         let index = self.serve(slot)?;
         self.cancel_deadline(index);

@@ -53,6 +53,7 @@ impl Rotation {
 
     /// Puts a waiter at the end of its handle's line, and a new line at the end of the rotation. Gives the
     /// line, by which the waiter leaves again.
+    #[inline]
     pub(super) fn join<T: Linked>(&mut self, handle: HandleId, waiters: &mut [T], index: u32) -> u32 {
         let line = match self.line_of(handle) {
             Some(line) => line,
@@ -80,6 +81,7 @@ impl Rotation {
     }
 
     /// Takes out the waiter whose turn it is; its line goes to the back.
+    #[inline(always)]
     pub(super) fn serve<T: Linked>(&mut self, waiters: &mut [T]) -> Option<u32> {
         let line = self.turns.front()?;
         if self.turns.len() > 1 {
@@ -137,6 +139,7 @@ impl Rotation {
         ahead.min(bound)
     }
 
+    #[inline]
     fn line_of(&self, handle: HandleId) -> Option<u32> {
         match self.fairness {
             Fairness::Fifo => self.turns.front(),

@@ -185,20 +185,18 @@ impl<C> Slots<C> {
     }
 
     /// Hands a reserved connection to the waiter it was set aside for; its slot is leased from here on.
+    #[inline]
     pub(super) fn collect(&mut self, id: SlotId) -> C {
         let slot = &mut self.slots[id.index as usize];
-        let leased = match slot.phase {
+        slot.phase = match slot.phase {
             Phase::Reserved => Phase::Leased,
             Phase::ReservedLast(reason) => Phase::LeasedLast(reason),
-            other => other,
-        };
-        match slot.connection.take() {
-            Some(connection) if leased != slot.phase => {
-                slot.phase = leased;
-                self.reserved -= 1;
-                connection
-            }
             _ => unreachable!("a granted waiter's slot is reserved until the grant is collected"),
+        };
+        self.reserved -= 1;
+        match slot.connection.take() {
+            Some(connection) => connection,
+            None => unreachable!("a reserved slot has its connection"),
         }
     }
 

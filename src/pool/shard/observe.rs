@@ -39,7 +39,7 @@ impl<C: Connector> Shard<C> {
     }
 
     /// An acquire has to wait: opens a span for the wait, if a subscriber is interested in it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin_span(&self, wait: Waiting, asker: &Asker) {
         if tracing::enabled!(target: SPANS, Level::TRACE) {
             self.begin_span_now(wait, asker);

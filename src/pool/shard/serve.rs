@@ -255,11 +255,7 @@ impl<C: Connector> Shard<C> {
         if self.ended.get() {
             return self.close_late();
         }
-        let idle = {
-            let state = self.state.borrow();
-            !state.has_output() && !state.wants_open()
-        };
-        if idle {
+        if !self.has_more_to_do() {
             return;
         }
         loop {
@@ -283,7 +279,7 @@ impl<C: Connector> Shard<C> {
         state.wants_open() && !paused()
     }
 
-    #[inline]
+    #[inline(always)]
     fn tell(&self, notice: Notice<Reply>) {
         match notice.reply {
             Reply::Local(waker) => waker.wake(),
@@ -306,10 +302,18 @@ impl<C: Connector> Shard<C> {
         }
     }
 
-    #[inline(never)]
+    #[inline]
     pub(super) fn after_queueing(&self) {
         self.unclocked.set(true);
-        self.flush();
+        if self.ended.get() || self.has_more_to_do() {
+            self.flush();
+        }
+    }
+
+    #[inline]
+    fn has_more_to_do(&self) -> bool {
+        let state = self.state.borrow();
+        state.has_output() || state.wants_open()
     }
 
     /// At the end of a turn: what was queued in it, and still is, counts its time from now, and idle connections that

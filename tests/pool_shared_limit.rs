@@ -54,6 +54,29 @@ fn idle_pipelined_sessions_keep_no_other_core_from_a_connection() {
     });
 }
 
+/// The one that is asked first may be in use for long.
+#[test]
+fn one_busy_socket_does_not_keep_another_core_from_an_idle_one() {
+    on_cores(2, async move |runtime, cores| {
+        for busy in 0..2 {
+            let memory = Memory::default();
+            let builder = Pool::builder(memory.clone()).slots_per_core(2).max_connections(2);
+            let pool = builder.leases_per_slot(1).build(&runtime).unwrap();
+            let mut leases = vec![soon(pool.acquire()).await.unwrap(), soon(pool.acquire()).await.unwrap()];
+            drop(leases.remove(1 - busy));
+            let there = pool.clone();
+            let work = runtime.spawn_on(cores[1], move || async move {
+                drop(soon(there.acquire()).await.unwrap());
+            });
+            soon(work.unwrap()).await.unwrap();
+            leases[0].exchange_in_turn(async |_| Ok::<_, ()>(())).await.unwrap();
+            drop(leases);
+            soon(pool.close()).await;
+            assert_eq!(memory.0.peak(), 2);
+        }
+    });
+}
+
 /// A lease that is out is not broken for it, and one that comes meanwhile does not delay it for ever.
 #[test]
 fn a_socket_that_another_core_waits_for_goes_when_its_leases_have_ended() {

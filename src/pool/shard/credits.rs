@@ -250,7 +250,7 @@ impl<C: Connector> Shard<C> {
             });
             #[cfg(feature = "framed")]
             if yields.get() {
-                self.recall_one();
+                due.set(due.get().into_iter().chain(self.recall_one(QUANTUM)).min());
             }
             // An idle connection is looked at again when its time has come. Otherwise a release is what to wait for.
             return self.with_state(|state| state.heed_releases(!idle || yields.get()));

@@ -123,9 +123,9 @@ pub(crate) struct Shard<C: Connector> {
     /// Who keeps a lease for long, and wants to know when it should end.
     #[cfg(feature = "framed")]
     holders: RefCell<Vec<(SlotId, Watch)>>,
-    /// Whose long lease was last asked to end for another core.
+    /// Whose long lease was last asked to end for another core, and when.
     #[cfg(feature = "framed")]
-    recalled: Cell<Option<SlotId>>,
+    recalled: Cell<Option<(SlotId, Instant)>>,
     ended: Cell<bool>,
     spawns: Cell<u64>,
     failures: Cell<u64>,

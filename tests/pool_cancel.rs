@@ -9,7 +9,8 @@ use std::time::Duration;
 use corelet::pool::{AcquireError, CloseReason, Connector, Handle, Pool, TcpConnector};
 use corelet::runtime::{spawn, yield_now};
 use support::{
-    Cut, Memory, Upstream, assert_settled, cut_off, echo, on_cores, poll_once, poll_until, set, shard, soon,
+    Cut, Memory, PATIENCE, Upstream, assert_settled, cut_off, echo, on_cores, poll_once, poll_until, set,
+    shard, soon,
 };
 
 const CUTS: [Cut; 2] = [Cut::AtOnce, Cut::WhenWoken];
@@ -305,5 +306,47 @@ fn an_acquire_dropped_by_an_outer_time_limit_leaves_no_waiter() {
         assert_settled(&shard(&pool, 0).await);
         pool.close().await;
         assert!(matches!(handle.acquire().await, Err(AcquireError::Closed)));
+    });
+}
+
+#[test]
+fn acquires_that_were_cancelled_hold_up_no_close() {
+    on_cores(2, async move |runtime, cores| {
+        for drains in [false, true] {
+            let memory = Memory::default();
+            let script = memory.0.clone();
+            let pool = Pool::builder(memory).slots_per_core(2).no_acquire_timeout().build(&runtime).unwrap();
+            let handles = [pool.handle(), pool.handle_on(cores[1]).unwrap()];
+            // On each shard a lease, then one that waits for a connect, and one that waits for either.
+            let mut leases = Vec::new();
+            for handle in &handles {
+                leases.push(soon(handle.acquire()).await.unwrap());
+            }
+            set(&script.hold_connects, true);
+            let mut acquires: Vec<_> = handles
+                .iter()
+                .flat_map(|handle| [handle.acquire(), handle.acquire(), handle.acquire()])
+                .collect();
+            for acquire in &mut acquires {
+                assert!(poll_once(acquire).await.is_pending());
+            }
+            for index in 0..2 {
+                poll_until(async || shard(&pool, index).await.waiting == 3).await;
+                poll_until(async || shard(&pool, index).await.opening == 1).await;
+            }
+            // The first of each has a grant that it does not collect.
+            drop(leases);
+            poll_until(async || pool.stats().await.shards.iter().all(|shard| shard.waiting == 2)).await;
+            drop(acquires);
+            match drains {
+                true => soon(pool.drain(PATIENCE)).await.unwrap(),
+                false => soon(pool.close()).await,
+            }
+            poll_until(async || script.live() == 0).await;
+            let stats = pool.stats().await;
+            stats.shards.iter().for_each(assert_settled);
+            assert_eq!(stats.sum(|shard| shard.cancelled), 6 - stats.sum(|shard| shard.granted_after_wait));
+            set(&script.hold_connects, false);
+        }
     });
 }

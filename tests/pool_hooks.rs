@@ -194,6 +194,34 @@ fn a_waiter_is_served_by_a_new_connection_when_the_one_it_waits_for_comes_back_u
 }
 
 #[test]
+fn a_waiter_that_was_held_back_by_a_limit_gets_no_unfit_connection_either() {
+    on_cores(2, async move |runtime, cores| {
+        for home in cores {
+            for dirty in [false, true] {
+                let (connector, hooks, script) = hooked();
+                let builder = Pool::builder(connector).slots_per_core(2).no_acquire_timeout();
+                let pool = builder.build(&runtime).unwrap();
+                let (tenant, other) =
+                    (pool.handle_on(home).unwrap().limited(1), pool.handle_on(home).unwrap());
+                let mut lease = soon(tenant.acquire()).await.unwrap();
+                drop(soon(other.acquire()).await.unwrap());
+                poll_until(async || pool.stats().await.shards.iter().any(|shard| shard.idle == 1)).await;
+                let mut waiting = tenant.acquire();
+                assert!(poll_once(&mut waiting).await.is_pending());
+                poll_until(async || pool.stats().await.shards.iter().any(|shard| shard.held_back == 1)).await;
+                set(&hooks.unfit_before_lease, true);
+                let exchanged = lease.exchange(async |_| if dirty { Err(()) } else { Ok(()) }).await;
+                assert_eq!(exchanged.is_err(), dirty);
+                drop(lease);
+                drop(soon(waiting).await.unwrap());
+                assert_eq!(script.connects(), 3, "what there was is unfit");
+                soon(pool.close()).await;
+            }
+        }
+    });
+}
+
+#[test]
 fn an_idle_connection_that_is_unfit_for_a_lease_is_closed_and_another_is_opened() {
     on_cores(2, async move |runtime, cores| {
         for (index, home) in cores.into_iter().enumerate() {

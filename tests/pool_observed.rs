@@ -231,3 +231,37 @@ fn an_observer_may_use_the_pool_and_its_panics_go_no_further() {
         poll_until(async || script.live.load(Ordering::SeqCst) == 0).await;
     });
 }
+
+/// At the end of a turn too, when the core is about to look after its pools.
+#[test]
+fn an_observer_may_build_another_pool_and_use_it() {
+    on_cores(1, async move |runtime, _| {
+        let place: Arc<Mutex<Option<Pool<Memory>>>> = Arc::default();
+        let inside = place.clone();
+        let theirs = runtime.clone();
+        let builder = Pool::builder(Memory::default()).slots_per_core(1).warn_slow_acquires(Duration::ZERO);
+        let builder = builder.on_event(move |event| {
+            if let EventKind::SlowAcquire { .. } = event.kind {
+                let other = Pool::builder(Memory::default()).build(&theirs).unwrap();
+                *inside.lock().unwrap() = Some(other.clone());
+                let mut acquire = std::pin::pin!(other.acquire());
+                let polled =
+                    acquire.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+                assert!(polled.is_pending());
+            }
+        });
+        let pool = builder.build(&runtime).unwrap();
+        let handle = pool.handle();
+        let lease = soon(handle.acquire()).await.unwrap();
+        let mut waiter = handle.acquire();
+        assert!(poll_once(&mut waiter).await.is_pending());
+        sleep(Duration::from_millis(1)).await;
+        drop(lease);
+        drop(soon(waiter).await.unwrap());
+        poll_until(async || place.lock().unwrap().is_some()).await;
+        let other = place.lock().unwrap().take().unwrap();
+        drop(soon(other.acquire()).await.unwrap());
+        soon(other.close()).await;
+        soon(pool.close()).await;
+    });
+}

@@ -50,7 +50,7 @@ fn the_rate_of_a_busy_shard_is_measured() {
         let pool = builder.no_acquire_timeout().build(&runtime).unwrap();
         let handle = std::rc::Rc::new(pool.handle());
         let mut clients = Vec::new();
-        for _ in 0..20 {
+        for _ in 0..500 {
             let handle = handle.clone();
             clients.push(spawn(async move {
                 let lease = handle.acquire().await.unwrap();
@@ -59,12 +59,11 @@ fn the_rate_of_a_busy_shard_is_measured() {
             }));
         }
         poll_until(async || shard(&pool, 0).await.granted_after_wait >= 12).await;
-        // Several wait, for two milliseconds each.
-        let waiting = shard(&pool, 0).await.waiting;
+        // Most of them still wait, for two milliseconds each.
         let verdict = soon(handle.acquire_within(Duration::from_micros(10))).await;
-        if waiting >= 2 {
-            assert!(matches!(verdict, Err(AcquireError::WouldMissDeadline { .. })), "{verdict:?}");
-        }
+        assert!(matches!(verdict, Err(AcquireError::WouldMissDeadline { .. })), "{verdict:?}");
+        assert!(shard(&pool, 0).await.waiting > 2, "there was something to wait for");
+        clients.truncate(40);
         for client in clients {
             soon(client).await.unwrap();
         }

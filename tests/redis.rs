@@ -12,12 +12,13 @@ mod redis_support;
 mod support;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use common::wait_for;
 use corelet::net::Stream;
-use corelet::pool::{CloseReason, Handle, Pool, TcpConnector};
+use corelet::pool::{CloseReason, Handle, Pool, PoolBuilder, PoolStats, TcpConnector};
 use corelet::runtime::{CoreId, RuntimeHandle, timeout};
 use redis_support::{Asks, Failure, Limits, Load, SLOTS, Values, World, in_time, in_world};
 use support::{Cut, PATIENCE, Random, block_until, cut_off};
@@ -122,13 +123,16 @@ macro_rules! worlds {
     };
 }
 
+fn settings(redis: SocketAddr) -> PoolBuilder<TcpConnector> {
+    Pool::builder(TcpConnector::new(redis)).slots_per_core(SLOTS).acquire_timeout(Limits::SHORT.acquire)
+}
+
+fn sockets(pool: &Pool<TcpConnector>) -> u64 {
+    wait_for(pool.stats()).sum(|shard| shard.connections() as u64)
+}
+
 fn run(cores: usize, test: fn(&mut World<TcpConnector>)) {
-    let sockets = |pool: &Pool<_>| wait_for(pool.stats()).sum(|shard| shard.connections() as u64);
-    let build = |redis, runtime: &RuntimeHandle| {
-        let settings = Pool::builder(TcpConnector::new(redis)).slots_per_core(SLOTS);
-        settings.acquire_timeout(Limits::SHORT.acquire).build(runtime).unwrap()
-    };
-    in_world(cores, build, sockets, test);
+    in_world(cores, |redis, runtime| settings(redis).build(runtime).unwrap(), sockets, test);
 }
 
 worlds! {
@@ -158,6 +162,34 @@ fn replies_are_their_own_while_redis_is_killed_and_started_again(world: &mut Wor
     assert!(stats.sum(|shard| shard.connect_failures) > 0, "nobody came while it was down: {stats:?}");
 }
 
+/// With nobody asking, and nobody telling it.
+#[test]
+fn a_pool_that_keeps_connections_is_warm_again_by_itself_after_a_restart() {
+    let build = |redis, runtime: &RuntimeHandle| settings(redis).min_idle(SLOTS).build(runtime).unwrap();
+    in_world(2, build, sockets, |world| {
+        let warm = |world: &World<_>| world.stats().shards.iter().all(|shard| shard.idle == SLOTS);
+        block_until(|| warm(world));
+        for _ in 0..3 {
+            let before = world.stats();
+            world.redis.kill();
+            block_until(|| world.stats().sum(|shard| shard.idle as u64) == 0);
+            block_until(|| {
+                let failures = |stats: &PoolStats| stats.sum(|shard| shard.connect_failures);
+                failures(&world.stats()) > failures(&before)
+            });
+            world.redis.restart();
+            block_until(|| warm(world));
+            assert_eq!(world.stats().sum(|shard| shard.acquires), before.sum(|shard| shard.acquires));
+            world.on_each_core(SLOTS, async |mut client: Client| {
+                client.limits = Limits::LONG;
+                client.ask().await.unwrap();
+            });
+            block_until(|| warm(world));
+        }
+        world.settle();
+    });
+}
+
 fn idle_connections_that_redis_kills_are_evicted_before_their_next_use(world: &mut World<TcpConnector>) {
     for _ in 0..5 {
         world.warm(SLOTS);
@@ -166,8 +198,7 @@ fn idle_connections_that_redis_kills_are_evicted_before_their_next_use(world: &m
         assert_eq!(killed, format!(":{}", SLOTS * world.cores.len()));
         // With nobody asking.
         block_until(|| world.stats().sum(|shard| shard.idle as u64) == 0);
-        let broken =
-            |stats: &corelet::pool::PoolStats| stats.sum(|shard| shard.closed_for(CloseReason::Broken));
+        let broken = |stats: &PoolStats| stats.sum(|shard| shard.closed_for(CloseReason::Broken));
         assert_eq!(broken(&world.stats()) - broken(&before), (SLOTS * world.cores.len()) as u64);
         // So not one of the next requests meets a dead connection.
         world.on_each_core(SLOTS + 1, async |mut client: Client| {

@@ -1,5 +1,6 @@
-//! Shared sockets in simulated worlds, drawn from seeds: callers give up at every poll, the kernel does the rare things
-//! often, and the server fails in every way. No reply crosses, nobody waits for ever, and nothing is left behind.
+//! Shared sockets in simulated worlds, drawn from seeds: callers on one core or two give up at every poll, the kernel does
+//! the rare things often, the server fails in every way, and the pool of sockets is resized, refreshed and limited
+//! meanwhile. No reply crosses, nobody waits for ever, no limit is exceeded, no seat is lost, and nothing is left behind.
 //!
 //! `CORELET_SEED=n` runs the worlds of that seed only; `CORELET_SEEDS=n` so many seeds.
 #![cfg(feature = "framed")]
@@ -16,7 +17,7 @@ use corelet::net::{TcpListener, TcpStream};
 use corelet::pool::{Call, Connector, ExchangeError, FramedConnector, Pool, TcpConnector};
 use corelet::runtime::{Simulation, handle, sleep, spawn, timeout};
 use framed::{FRAME_SIZE, Frame, Frames, frame, to_bytes};
-use support::{Cut, Random, cut_off};
+use support::{Cut, Random, assert_settled, cut_off};
 
 const CALLERS: u64 = 8;
 const ROUNDS: u64 = 12;
@@ -79,12 +80,12 @@ async fn serve(mut stream: TcpStream, mut random: Random, sharing: Sharing) -> O
 }
 
 /// Calls from many tasks until all have had enough; gives how many ended well.
-async fn call_around<C>(pool: Pool<C>, random: &mut Random) -> u64
+async fn call_around<C>(pool: Pool<C>, mut random: Random, first_id: u64) -> u64
 where
     C: Connector,
     C::Connection: Call<Frame, Reply = Frame>,
 {
-    let ids = Rc::new(Cell::new(0));
+    let ids = Rc::new(Cell::new(first_id));
     let callers: Vec<_> = (0..CALLERS)
         .map(|_| {
             let (session, ids, mut random) = (pool.handle(), Rc::clone(&ids), Random::seeded(random.next()));
@@ -119,13 +120,74 @@ where
     for caller in callers {
         done += caller.await.unwrap();
     }
-    pool.close().await;
+    // However the server fails: sooner or later it does not.
+    let session = pool.handle();
+    let mut patience = 400;
+    while patience > 0 {
+        let asked = frame(ids.replace(ids.get() + 1));
+        if let Ok(mut lease) = session.acquire().await
+            && let Ok(Ok(reply)) = timeout(2 * LIMIT, lease.call(asked)).await
+        {
+            assert_eq!(reply, asked, "no reply crosses");
+            break;
+        }
+        sleep(LIMIT / 10).await;
+        patience -= 1;
+    }
+    assert!(patience > 0, "no seat is left");
+    done
+}
+
+/// What is done to the pools while they are used.
+async fn meddle<U: Connector, L: Connector>(
+    sessions: Pool<U>,
+    sockets: Pool<L>,
+    mut random: Random,
+    limit: usize,
+) {
+    for _ in 0..random.below(6) {
+        sleep(Duration::from_micros(random.below(20_000))).await;
+        match random.below(4) {
+            0 => sockets.resize(1 + random.below(3) as usize).unwrap(),
+            1 => sockets.refresh(),
+            2 => sessions.resize(1 + random.below(6) as usize).unwrap(),
+            _ => sockets.set_max_connections(1 + random.below(4) as usize).unwrap(),
+        }
+    }
+    sockets.set_max_connections(limit).unwrap();
+}
+
+/// Callers on every core, and whoever meddles; then the end. Gives how many calls ended well.
+async fn live<U, L>(sessions: Pool<U>, sockets: Pool<L>, mut random: Random, limit: usize) -> u64
+where
+    U: Connector,
+    U::Connection: Call<Frame, Reply = Frame>,
+    L: Connector,
+{
+    let cores = handle().cores();
+    let meddler = spawn(meddle(sessions.clone(), sockets.clone(), Random::seeded(random.next()), limit));
+    let callers: Vec<_> = (0_u64..)
+        .zip(cores)
+        .map(|(number, core)| {
+            let (pool, random) = (sessions.clone(), Random::seeded(random.next()));
+            handle().spawn_on(core, move || call_around(pool, random, number << 32)).unwrap()
+        })
+        .collect();
+    let mut done = 0;
+    for caller in callers {
+        done += caller.await.unwrap();
+    }
+    meddler.await.unwrap();
+    sessions.close().await;
+    let (sessions, sockets) = (sessions.stats().await, sockets.stats().await);
+    assert_eq!(sockets.sum(|shard| shard.connections() as u64), 0, "no socket is left: {sockets:?}");
+    sessions.shards.iter().chain(&sockets.shards).for_each(assert_settled);
     done
 }
 
 /// One world; gives how many calls ended well.
 fn world(seed: u64, sharing: Sharing) -> u64 {
-    let mut simulation = Simulation::new(seed, 1);
+    let mut simulation = Simulation::new(seed, 1 + seed as usize % 2);
     let outcome = simulation.block_on(move || async move {
         let mut random = Random::seeded(seed);
         let mut listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
@@ -139,37 +201,38 @@ fn world(seed: u64, sharing: Sharing) -> u64 {
             }
         });
         let connector = FramedConnector::new(TcpConnector::new(address), (|| Frames) as fn() -> Frames);
-        let builder = Pool::<Frameworks>::builder(connector)
+        let most = 1 + random.below(4) as usize;
+        let mut builder = Pool::<Frameworks>::builder(connector)
             .slots_per_core(1 + random.below(2) as usize)
+            .max_connections(most)
             .acquire_timeout(Duration::from_secs(5))
             .max_lifetime(Duration::from_millis(1 + random.below(20)))
-            .leases_per_slot(1 + random.below(4) as usize);
-        let bound = 1 + random.below(6) as usize;
+            .min_idle(random.below(3) as usize);
+        if random.below(2) == 0 {
+            builder = builder.idle_timeout(Duration::from_millis(1 + random.below(20)));
+        }
+        let builder = builder.leases_per_slot(1 + random.below(4) as usize);
+        let (bound, draws) = (1 + random.below(6) as usize, Random::seeded(random.next()));
         let done = match sharing {
             Sharing::InTurn => {
                 let pool = builder.build(&handle()).unwrap();
                 let sockets = pool.sockets().clone();
-                let done = call_around(pool, &mut random).await;
-                (done, sockets.stats().await)
+                live(pool, sockets, draws, most).await
             }
             Sharing::InOrder => {
                 let builder = builder.pipelined().reply_timeout(LIMIT).max_outstanding(bound);
                 let pool = builder.build(&handle()).unwrap();
                 let sockets = pool.sockets().clone();
-                let done = call_around(pool, &mut random).await;
-                (done, sockets.stats().await)
+                live(pool, sockets, draws, most).await
             }
             Sharing::ById => {
                 let builder = builder.pipelined_by_id().reply_timeout(LIMIT).max_unsent_bytes(bound * 16);
                 let pool = builder.build(&handle()).unwrap();
                 let sockets = pool.sockets().clone();
-                let done = call_around(pool, &mut random).await;
-                (done, sockets.stats().await)
+                live(pool, sockets, draws, most).await
             }
         };
         drop(server);
-        let (done, sockets) = done;
-        assert_eq!(sockets.sum(|shard| shard.connections() as u64), 0, "no socket is left: {sockets:?}");
         done
     });
     outcome.unwrap_or_else(|error| panic!("CORELET_SEED={seed}: {error}"))

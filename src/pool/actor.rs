@@ -284,8 +284,12 @@ impl<C: Connector> Actor<C> {
                 state.handle_unhealthy(slot, carrier, CloseReason::Superseded);
             }
             Ok(()) if carrier.is_quiet() => {
-                if !state.has_waiters() {
-                    carrier.arm();
+                match state.has_waiters() {
+                    true if !shard.may_lease(&mut carrier) => {
+                        return state.handle_unhealthy(slot, carrier, CloseReason::Broken);
+                    }
+                    true => {}
+                    false => carrier.arm(),
                 }
                 state.handle_checked(slot, carrier);
             }

@@ -6,6 +6,7 @@
 //! Never: a lock, an atomic read-modify-write, an allocation, a system call or a look at the clock on the path of an
 //! uncontended local acquire and release.
 
+mod acquire;
 mod actor;
 mod addresses;
 mod carrier;
@@ -31,6 +32,7 @@ mod shared;
 mod sharing;
 mod stats;
 
+pub use acquire::Acquire;
 pub use addresses::{Addresses, Resolve};
 pub use config::{Affinity, Fairness, PoolBuilder};
 pub use connection::Connection;
@@ -39,7 +41,7 @@ pub use error::{AcquireError, BuildError, ExchangeError, Stage};
 pub use event::{Event, EventKind};
 #[cfg(feature = "framed")]
 pub use framed::{Call, Correlated, DetachedFramed, FramedConnection, FramedConnector, FramedError};
-pub use handle::{Acquire, Handle};
+pub use handle::Handle;
 pub use histogram::WaitHistogram;
 pub use lease::Lease;
 pub use metrics::{METRICS, Metric, MetricKind};

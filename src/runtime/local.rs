@@ -112,15 +112,25 @@ impl Local {
             self.deliver();
             self.fire_timers();
             self.executor.run(POLLS_PER_TURN);
-            for (_, open) in &*self.ports.borrow() {
-                open.port.turn_ends();
-            }
+            self.end_turn();
             let more = self.executor.has_ready();
             if more {
                 self.submit()?;
             }
             Ok(more)
         })
+    }
+
+    /// Tells the ports. Not while they are borrowed: users' code that runs then may open another.
+    fn end_turn(&self) {
+        let mut key = 0;
+        while key < self.ports.borrow().capacity() {
+            let port = self.ports.borrow().get(key).map(|open| Rc::clone(&open.port));
+            if let Some(port) = port {
+                port.turn_ends();
+            }
+            key += 1;
+        }
     }
 
     /// Sends what is staged, without sleeping.

@@ -49,7 +49,7 @@ impl World {
             if shard.connections() > slots || shard.waiting > plan.max_waiters {
                 fault("a limit is exceeded");
             }
-            if shard.waiting > 0 && shard.idle > 0 {
+            if shard.waiting > shard.held_back && shard.idle > 0 {
                 fault("somebody waits beside an idle connection");
             }
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use corelet::pool::{AcquireError, Affinity, ExchangeError, Handle, Lease, Pool};
+use corelet::pool::{AcquireError, Affinity, ExchangeError, Handle, Lease, Pool, Stage};
 use corelet::runtime::{CoreId, JoinHandle, sleep, spawn, timeout, yield_now};
 use futures_util::future::join;
 
@@ -19,10 +19,24 @@ use super::random::Random;
 /// An exchange that takes longer is given up, for the upstream may be silent.
 const EXCHANGE_LIMIT: Duration = Duration::from_millis(40);
 
+/// A limit that changes nothing.
+const NEVER_REACHED: usize = 1000;
+
 /// A lease and what it counts as. The lease goes first: until then it is out.
 pub struct Leased {
+    // Dropped first: a lease that has begun to end is none of the handle's any more.
+    _share: Share,
     lease: Lease<TrackedConnector>,
     _held: Held,
+}
+
+/// One of the leases that a handle may have.
+struct Share(Rc<Cell<usize>>);
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 /// One handle and what is known of it.
@@ -32,6 +46,9 @@ pub struct Tenant {
     home: usize,
     spills: bool,
     deregistered: Cell<bool>,
+    /// Leases that it may have, and has.
+    limit: usize,
+    out: Rc<Cell<usize>>,
 }
 
 #[derive(Clone)]
@@ -45,12 +62,13 @@ impl Site {
     /// A handle, which spills if the pool's do, every other time.
     pub fn tenant(&self, pool: &Pool<TrackedConnector>, home: usize) -> Rc<Tenant> {
         let number = self.ledger.number();
-        self.make_tenant(pool, home, number, number.is_multiple_of(2))
+        let limit = if self.ledger.plan.tight { 1 + number as usize % 2 } else { NEVER_REACHED };
+        self.make_tenant(pool, home, number, number.is_multiple_of(2), limit)
     }
 
     /// A handle whose acquires are served by that shard only.
     pub fn strict_tenant(&self, pool: &Pool<TrackedConnector>, home: usize) -> Rc<Tenant> {
-        self.make_tenant(pool, home, self.ledger.number(), true)
+        self.make_tenant(pool, home, self.ledger.number(), true, NEVER_REACHED)
     }
 
     fn make_tenant(
@@ -59,17 +77,20 @@ impl Site {
         home: usize,
         number: u64,
         strict: bool,
+        limit: usize,
     ) -> Rc<Tenant> {
         let core = self.cores[home];
         let handle = if home == self.here { pool.handle() } else { pool.handle_on(core).unwrap() };
         let handle = if strict { handle.with_affinity(Affinity::Local) } else { handle };
-        let limited = self.ledger.plan.ruled && (strict || self.ledger.plan.affinity != Affinity::Spill);
-        let handle = if limited { handle.limited(1000) } else { handle };
+        let ruled = self.ledger.plan.ruled || limit < NEVER_REACHED;
+        let limited = ruled && (strict || self.ledger.plan.affinity != Affinity::Spill);
+        let handle = if limited { handle.limited(limit) } else { handle };
+        let (limit, out) = (if limited { limit } else { usize::MAX }, Rc::default());
         let spills = self.ledger.plan.affinity == Affinity::Spill && !strict && home == self.here;
         if handle.home() != core {
             self.ledger.fault("a handle is bound to another shard than asked for");
         }
-        Rc::new(Tenant { handle, number, home, spills, deregistered: Cell::new(false) })
+        Rc::new(Tenant { handle, number, home, spills, deregistered: Cell::new(false), limit, out })
     }
 
     /// Acquires, perhaps gives up, and checks what comes of it.
@@ -113,7 +134,15 @@ impl Site {
             }
         }
         // Made only now, for it takes the book.
-        .map(|result| result.map(|lease| Leased { lease, _held: Held::new(ledger) }))
+        .map(|result| {
+            result.map(|lease| {
+                tenant.out.set(tenant.out.get() + 1);
+                if tenant.out.get() > tenant.limit {
+                    ledger.fault(format!("a handle has {} leases of {}", tenant.out.get(), tenant.limit));
+                }
+                Leased { _share: Share(Rc::clone(&tenant.out)), lease, _held: Held::new(ledger) }
+            })
+        })
     }
 
     fn check_refusal(&self, tenant: &Tenant, limit: Option<Duration>, error: &AcquireError) {
@@ -127,9 +156,14 @@ impl Site {
                 book.tally.saturated += 1;
                 *limit == self.ledger.plan.max_waiters
             }
-            AcquireError::Timeout { .. } => {
+            AcquireError::Timeout { stage, .. } => {
                 book.tally.timed_out += 1;
-                limit.is_some()
+                book.tally.limited += u64::from(*stage == Stage::Limited);
+                limit.is_some() && (*stage != Stage::Limited || tenant.limit < NEVER_REACHED)
+            }
+            AcquireError::WouldMissDeadline { predicted_wait, .. } => {
+                book.tally.would_miss += 1;
+                self.ledger.plan.exact && limit.is_some_and(|limit| *predicted_wait > limit)
             }
             AcquireError::Connect { .. } => {
                 book.tally.refused_connects += 1;

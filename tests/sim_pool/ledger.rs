@@ -27,6 +27,9 @@ pub struct Tally {
     pub timed_out: u64,
     pub refused_connects: u64,
     pub deregistered: u64,
+    /// Held back by the limit of their handle until their time was up.
+    pub limited: u64,
+    pub would_miss: u64,
     pub waited: u64,
     pub kills: u64,
     /// Connections that one core gave up for another.
@@ -58,6 +61,8 @@ impl Tally {
         self.timed_out += other.timed_out;
         self.refused_connects += other.refused_connects;
         self.deregistered += other.deregistered;
+        self.limited += other.limited;
+        self.would_miss += other.would_miss;
         self.waited += other.waited;
         self.kills += other.kills;
         self.rebalanced += other.rebalanced;

@@ -56,11 +56,11 @@ fn run_worlds(cores: usize, count: u64) {
         hungry_waits,
         ..
     } = tally;
-    let Tally { idled, expired, superseded, resized, prepared, checks, .. } = tally;
+    let Tally { idled, expired, superseded, resized, prepared, checks, limited, would_miss, .. } = tally;
     let some_of_each =
         [matched, broken_exchanges, cut_exchanges, far_leases, spilled_leases, given_up, closed, saturated]
             .into_iter()
-            .chain([idled, expired, superseded, resized, prepared, checks])
+            .chain([idled, expired, superseded, resized, prepared, checks, limited, would_miss])
             .chain([timed_out, refused_connects, deregistered, waited, kills, rebalanced, hungry_waits])
             .all(|count| count > 0);
     assert!(some_of_each, "the worlds leave something out: {tally:?}");

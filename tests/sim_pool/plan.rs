@@ -33,6 +33,11 @@ pub struct Plan {
     pub watched: bool,
     /// Every handle has a limit, and may be shed from, and neither is ever reached.
     pub ruled: bool,
+    /// Handles that do not spill may have a lease or two, and wait for their own. Who waits for its own is overtaken, so
+    /// the order of service is not judged then.
+    pub tight: bool,
+    /// What would miss its deadline is refused.
+    pub exact: bool,
     pub mishaps: Vec<(Duration, Mishap)>,
     pub ending: Ending,
 }
@@ -191,6 +196,8 @@ impl Plan {
             seed,
             watched: seed.is_multiple_of(2),
             ruled: seed.is_multiple_of(3),
+            tight: seed.is_multiple_of(5),
+            exact: seed.is_multiple_of(7),
             cores,
             slots,
             max_connections,

@@ -128,6 +128,14 @@ impl Accounts {
         !self.by_slot.is_empty() && self.by_slot.contains_key(&slot.index)
     }
 
+    /// Whether the end of the slot's lease lets one in that is held back.
+    pub(super) fn is_awaited(&self, slot: SlotId) -> bool {
+        self.by_slot.get(&slot.index).is_some_and(|account| {
+            let Account { rules, held, standing, held_back, .. } = &self.accounts[*account as usize];
+            !held_back.is_empty() && rules.limit.is_none_or(|limit| held + standing <= limit.get())
+        })
+    }
+
     /// What the handle is held to that the slot counts for.
     pub(super) fn charged_to(&self, slot: SlotId) -> Option<Rules> {
         let account = *self.by_slot.get(&slot.index)?;

@@ -166,9 +166,16 @@ impl<C, W> State<C, W> {
     }
 
     /// Brings idle connections and waiters together. What decides is what is there, not what has been
-    /// announced, so it may run at any time and any number of times.
+    /// announced, so it may run at any time and any number of times. A connection that is not usable is closed as
+    /// broken.
     pub(crate) fn sweep(&mut self) {
-        while self.waiters.queued() > 0 && self.slots.idle() > 0 {
+        while self.waiters.queued() > 0
+            && let Some(idle) = self.slots.newest_idle()
+        {
+            if !self.slots.connection_mut(idle).is_some_and(self.usable) {
+                self.evict(idle, CloseReason::Broken);
+                continue;
+            }
             if self.wants_time() {
                 self.shed();
             }

@@ -13,7 +13,7 @@ use super::life::{Keep, Life};
 use super::queue::Waiters;
 use super::slots::Slots;
 use super::waits::Waits;
-use super::{Counters, Gauges, Lifecycle, WaiterKey};
+use super::{Counters, Gauges, Lifecycle, SlotId, WaiterKey};
 use crate::pool::Fairness;
 
 /// What a shard is limited to.
@@ -81,11 +81,14 @@ pub(crate) struct State<C, W> {
     pub(super) leases: Leases,
     /// The latest time that it was told.
     pub(super) now: Option<Instant>,
+    /// Whether an idle connection is fit for its next lease.
+    pub(super) usable: fn(&mut C) -> bool,
 }
 
 impl<C, W> State<C, W> {
-    /// A running shard without connections.
-    pub(crate) fn new(limits: Limits) -> Self {
+    /// A running shard without connections. What a sweep finds idle goes to a waiter only if it is `usable`, as what an
+    /// acquire finds does.
+    pub(crate) fn new(limits: Limits, usable: fn(&mut C) -> bool) -> Self {
         Self {
             lifecycle: Lifecycle::Running,
             slots: Slots::new(limits.slots),
@@ -101,6 +104,7 @@ impl<C, W> State<C, W> {
             waits: Waits::new(limits.overload.detailed_waits),
             leases: Leases::default(),
             now: None,
+            usable,
         }
     }
 
@@ -201,6 +205,13 @@ impl<C, W> State<C, W> {
     #[inline]
     pub(crate) fn has_waiters(&self) -> bool {
         self.waiters.queued() > 0
+    }
+
+    /// Whether the connection of this lease goes to a waiter if the lease ends now: to one in line, or to one of its own
+    /// handle's that was held back until then.
+    #[inline]
+    pub(crate) fn has_waiters_for(&self, slot: SlotId) -> bool {
+        self.has_waiters() || (self.waiters.held_back() > 0 && self.waiters.accounts.is_awaited(slot))
     }
 
     /// Whether anybody is queued or has a grant to collect, or a handle is known.

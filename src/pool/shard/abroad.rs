@@ -257,11 +257,12 @@ impl<C: Connector> Shard<C> {
             if state.wants_time() {
                 state.tell_time(self.local.now());
             }
-            if state.has_waiters() && !self.may_lease(&mut carrier) {
-                return state.handle_discard(slot, carrier, CloseReason::Broken);
-            }
-            if !state.has_waiters() {
-                carrier.arm();
+            match state.has_waiters_for(slot) {
+                true if !self.may_lease(&mut carrier) => {
+                    return state.handle_discard(slot, carrier, CloseReason::Broken);
+                }
+                true => {}
+                false => carrier.arm(),
             }
             self.yield_or_release(state, slot, carrier);
         });

@@ -248,6 +248,10 @@ impl<C: Connector> Shard<C> {
                 None => true,
                 Some(now) => call.get() == Call::Turn && self.has_kept_for_long(now),
             });
+            #[cfg(feature = "framed")]
+            if yields.get() {
+                due.set(due.get().into_iter().chain(self.recall_one(QUANTUM)).min());
+            }
             // An idle connection is looked at again when its time has come. Otherwise a release is what to wait for.
             return self.with_state(|state| state.heed_releases(!idle || yields.get()));
         }

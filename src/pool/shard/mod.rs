@@ -133,6 +133,9 @@ pub(crate) struct Shard<C: Connector> {
     /// Who keeps a lease for long, and wants to know when it should end.
     #[cfg(feature = "framed")]
     holders: RefCell<Vec<(SlotId, Watch)>>,
+    /// Whose long lease was last asked to end for another core, and when.
+    #[cfg(feature = "framed")]
+    recalled: Cell<Option<(SlotId, Instant)>>,
     ended: Cell<bool>,
     spawns: Cell<u64>,
     failures: Cell<u64>,
@@ -162,7 +165,7 @@ impl<C: Connector> Shard<C> {
             index,
             local: Rc::clone(local),
             shared: Arc::clone(shared),
-            state: RefCell::new(State::new(shared.settings.limits(local.seed()))),
+            state: RefCell::new(State::new(shared.settings.limits(local.seed()), serve::is_usable)),
             forwards: RefCell::new(Forwards::new(shared.links.len())),
             abroad: RefCell::new(Abroad::default()),
             credits: Credits::new(),
@@ -182,6 +185,8 @@ impl<C: Connector> Shard<C> {
             warmups: RefCell::new(Vec::new()),
             #[cfg(feature = "framed")]
             holders: RefCell::new(Vec::new()),
+            #[cfg(feature = "framed")]
+            recalled: Cell::new(None),
             ended: Cell::new(false),
             spawns: Cell::new(0),
             failures: Cell::new(0),

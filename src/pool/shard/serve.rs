@@ -1,5 +1,6 @@
 //! Acquires and releases of this core's own tasks.
 
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,6 +14,11 @@ use crate::pool::scheduler::{
     Admission, Asker, CloseReason, HandleId, Notice, Refusal, Taken, Ticket, WaiterKey,
 };
 use crate::runtime::context;
+
+/// Whether an idle connection of its own shard is fit for its next lease.
+pub(super) fn is_usable<C: Connector>(carrier: &mut Box<Carrier<C>>) -> bool {
+    Rc::clone(&carrier.shard).may_lease(carrier)
+}
 
 impl<C: Connector> Shard<C> {
     /// An acquire of this core's own shard that an idle connection serves; otherwise nothing has been decided.
@@ -28,7 +34,7 @@ impl<C: Connector> Shard<C> {
 
     /// Whether an idle connection is fit for its next lease.
     #[inline(always)]
-    pub(super) fn may_lease(&self, carrier: &mut Carrier<C>) -> bool {
+    pub(crate) fn may_lease(&self, carrier: &mut Carrier<C>) -> bool {
         carrier.is_quiet()
             && carrier.connection.as_mut().is_some_and(|it| self.shared.connector.before_lease(it))
     }
@@ -196,14 +202,15 @@ impl<C: Connector> Shard<C> {
         let fit = fit.unwrap_or_else(|| self.may_keep(&mut carrier));
         let guard = FailOnUnwind(self);
         let mut state = self.state.borrow_mut();
+        let awaited = state.has_waiters_for(slot);
         // A waiter gets only what an acquire would get.
-        if fit && (!state.has_waiters() || self.may_lease(&mut carrier)) {
+        if fit && (!awaited || self.may_lease(&mut carrier)) {
             let may_shed = state.wants_time();
             if may_shed {
                 state.tell_time(self.local.now());
             }
             // A connection that goes to a waiter at once is not idle, and so is not armed either.
-            if !carrier.armed && !state.has_waiters() {
+            if !carrier.armed && !awaited {
                 carrier.arm();
                 if !context::is_inside(&self.local) {
                     // What was armed is to be submitted.

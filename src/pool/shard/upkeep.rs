@@ -8,6 +8,8 @@ use crate::pool::connector::Connector;
 use crate::pool::scheduler::Lifecycle;
 #[cfg(feature = "framed")]
 use crate::{pool::scheduler::SlotId, runtime::Watch};
+#[cfg(feature = "framed")]
+use std::time::{Duration, Instant};
 
 impl<C: Connector> Shard<C> {
     /// Does what the pool's users have asked of every shard.
@@ -59,6 +61,28 @@ impl<C: Connector> Shard<C> {
         holders.push((slot, watch));
         drop(holders);
         self.tell_holders();
+    }
+
+    /// Asks one of those who keep a lease for long to end it, unless one that was asked has yet to and was asked less
+    /// than `patience` ago. Gives when to ask the next one.
+    #[cfg(feature = "framed")]
+    pub(super) fn recall_one(&self, patience: Duration) -> Option<Instant> {
+        if self.holders.borrow().is_empty() {
+            return None;
+        }
+        let now = self.local.now();
+        if let Some((slot, asked)) = self.recalled.get()
+            && now < asked + patience
+            && self.state.borrow().is_last_lease(slot).is_some()
+        {
+            return Some(asked + patience);
+        }
+        let holder = self.holders.borrow_mut().pop();
+        if let Some((slot, watch)) = holder {
+            self.recalled.set(Some((slot, now)));
+            watch.notify();
+        }
+        Some(now + patience)
     }
 
     /// Tells those whose lease is to be the connection's last, and forgets those whose lease has ended.

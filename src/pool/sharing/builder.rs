@@ -28,7 +28,8 @@ impl<C: Connector> PoolBuilder<C> {
     /// - About sockets are then [`slots_per_core`](PoolBuilder::slots_per_core),
     ///   [`max_connections`](PoolBuilder::max_connections), [`max_lifetime`](PoolBuilder::max_lifetime), at the end of
     ///   which a socket is leased to nobody new, and the settings of connects. A socket with a session on it is not idle,
-    ///   whatever the session does, and is not given up for another core.
+    ///   whatever the session does. Where another core goes without any socket, or has less than its share, one is given
+    ///   up all the same: its sessions are leased to nobody new, and it goes when their present leases have ended.
     /// - About leases are those of acquires, and [`min_idle`](PoolBuilder::min_idle).
     ///   [`idle_timeout`](PoolBuilder::idle_timeout) is about either: a session that was idle for so long gives up its
     ///   seat, and a socket that had no session for as long is closed.

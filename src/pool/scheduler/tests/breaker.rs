@@ -18,7 +18,7 @@ fn fail_one(shard: &mut Shard, now: Instant) {
 
 /// A shard whose peer has failed twice, which is once too often; and the end of the pause.
 fn tripped() -> (Shard, Instant) {
-    let mut shard = Shard::new(breaking(2));
+    let mut shard = fresh(breaking(2));
     let now = Instant::now();
     fail_one(&mut shard, now);
     let until = shard.paused_until().expect("a failure begins a pause");
@@ -47,7 +47,7 @@ fn after_so_many_failures_acquires_are_refused_at_once_with_the_last_error() {
 
 #[test]
 fn before_that_they_wait_for_the_end_of_the_pause() {
-    let mut shard = Shard::new(breaking(2));
+    let mut shard = fresh(breaking(2));
     let now = Instant::now();
     fail_one(&mut shard, now);
     let waiter = queue(&mut shard, A);
@@ -57,7 +57,7 @@ fn before_that_they_wait_for_the_end_of_the_pause() {
 
 #[test]
 fn failures_with_a_success_between_them_are_not_in_a_row() {
-    let mut shard = Shard::new(breaking(2));
+    let mut shard = fresh(breaking(2));
     let now = Instant::now();
     fail_one(&mut shard, now);
     let until = shard.paused_until().expect("a failure begins a pause");
@@ -74,7 +74,7 @@ fn failures_with_a_success_between_them_are_not_in_a_row() {
 
 #[test]
 fn failures_of_one_round_are_one() {
-    let mut shard = Shard::new(breaking(2));
+    let mut shard = fresh(breaking(2));
     let now = Instant::now();
     let waiters: Vec<WaiterKey> = (0..4).map(|_| queue(&mut shard, A)).collect();
     for slot in opens(&mut shard, now) {
@@ -122,7 +122,7 @@ fn a_connection_that_is_left_is_waited_for_however_often_opens_fail() {
 
 #[test]
 fn connections_that_are_missing_try_the_peer_without_an_acquire() {
-    let mut shard = Shard::new(Limits { keep: Keep { min_idle: 3, ..Keep::default() }, ..breaking(1) });
+    let mut shard = fresh(Limits { keep: Keep { min_idle: 3, ..Keep::default() }, ..breaking(1) });
     let now = Instant::now();
     for slot in opens(&mut shard, now) {
         shard.handle_connect_failed(slot, refused(), now);

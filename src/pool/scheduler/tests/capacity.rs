@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn opens_never_exceed_the_waiters() {
     let now = Instant::now();
-    let mut shard = Shard::new(limits(8));
+    let mut shard = fresh(limits(8));
     assert_eq!(opens(&mut shard, now), [], "nobody waits");
     for waiting in 1..=8 {
         queue(&mut shard, A);
@@ -18,7 +18,7 @@ fn opens_never_exceed_the_waiters() {
 #[test]
 fn opens_never_exceed_max_connecting_or_the_slots() {
     let now = Instant::now();
-    let mut shard = Shard::new(Limits { max_connecting: 2, ..limits(3) });
+    let mut shard = fresh(Limits { max_connecting: 2, ..limits(3) });
     for _ in 0..8 {
         queue(&mut shard, A);
     }
@@ -32,7 +32,7 @@ fn opens_never_exceed_max_connecting_or_the_slots() {
 
 #[test]
 fn connection_without_a_waiter_lands_idle() {
-    let mut shard = Shard::new(limits(1));
+    let mut shard = fresh(limits(1));
     let waiter = queue(&mut shard, A);
     let slot = opens(&mut shard, Instant::now())[0];
     shard.handle_cancel(waiter);
@@ -190,7 +190,7 @@ fn reserved_connection_cannot_be_taken_from_under_its_waiter() {
 #[test]
 fn failed_open_with_nothing_left_fails_every_waiter_at_once() {
     let now = Instant::now();
-    let mut shard = Shard::new(limits(2));
+    let mut shard = fresh(limits(2));
     let waiters: Vec<WaiterKey> = (0..5).map(|_| queue(&mut shard, A)).collect();
     let slots = opens(&mut shard, now);
     shard.handle_connect_failed(slots[0], refused(), now);
@@ -256,7 +256,7 @@ fn back_off_doubles_to_its_limit_and_ends_with_a_success() {
 #[test]
 fn simultaneous_failures_are_one_step_of_back_off() {
     let now = Instant::now();
-    let mut shard = Shard::new(limits(8));
+    let mut shard = fresh(limits(8));
     for _ in 0..8 {
         queue(&mut shard, A);
     }
@@ -272,7 +272,7 @@ fn pauses_of_shards_that_fail_together_do_not_end_together() {
     let now = Instant::now();
     let ends: std::collections::BTreeSet<Instant> = (0..20)
         .map(|seed| {
-            let mut shard = Shard::new(Limits { keep: Keep { seed, ..Keep::default() }, ..limits(1) });
+            let mut shard = fresh(Limits { keep: Keep { seed, ..Keep::default() }, ..limits(1) });
             queue(&mut shard, A);
             let slot = opens(&mut shard, now)[0];
             shard.handle_connect_failed(slot, refused(), now);
@@ -286,7 +286,7 @@ fn pauses_of_shards_that_fail_together_do_not_end_together() {
 #[test]
 fn end_of_back_off_is_no_deadline_while_nobody_waits() {
     let now = Instant::now();
-    let mut shard = Shard::new(limits(1));
+    let mut shard = fresh(limits(1));
     queue(&mut shard, A);
     let slot = opens(&mut shard, now)[0];
     shard.handle_connect_failed(slot, refused(), now);

@@ -7,7 +7,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// A shard with as many idle connections, the one with the highest number used last, at that moment.
 fn checking(slots: usize, now: Instant) -> Shard {
     let keep = Keep { check_interval: Some(EVERY), ..Keep::default() };
-    let mut shard = Shard::new(Limits { keep, ..limits(slots) });
+    let mut shard = fresh(Limits { keep, ..limits(slots) });
     let waiters: Vec<WaiterKey> = (0..slots).map(|_| queue(&mut shard, A)).collect();
     for (connection, slot) in opens(&mut shard, now).into_iter().enumerate() {
         shard.handle_connected(slot, connection as u32);

@@ -58,7 +58,7 @@ fn stage_is_connecting_for_those_whom_an_open_would_serve() {
     shard.handle_deadline(now + MS);
     assert_eq!(stage_of(&mut shard, second), Stage::Waiting);
 
-    let mut shard = Shard::new(limits(1));
+    let mut shard = fresh(limits(1));
     let first = queue_until(&mut shard, A, now, Some(now + MS));
     assert_eq!(opens(&mut shard, now).len(), 1);
     shard.handle_deadline(now + MS);
@@ -68,7 +68,7 @@ fn stage_is_connecting_for_those_whom_an_open_would_serve() {
 #[test]
 fn stage_is_connecting_in_back_off_and_the_last_error_is_named() {
     let now = Instant::now();
-    let mut shard = Shard::new(limits(1));
+    let mut shard = fresh(limits(1));
     queue(&mut shard, A);
     let slot = opens(&mut shard, now)[0];
     shard.handle_connect_failed(slot, refused(), now);
@@ -89,7 +89,7 @@ fn stage_follows_the_order_of_service_under_round_robin() {
     let deadline = Some(now + MS);
     // In order of service: a1 b1 d1 a2 d2 a3. The first `openable` of them are served by opens.
     for openable in 0..=6 {
-        let mut shard = Shard::new(round_robin(6));
+        let mut shard = fresh(round_robin(6));
         for _ in 0..6 {
             queue(&mut shard, HandleId(9));
         }
@@ -228,7 +228,7 @@ fn grant_can_be_collected_or_cancelled_after_shutdown() {
 #[test]
 fn open_that_ends_after_shutdown_is_closed_or_forgotten() {
     let now = Instant::now();
-    let mut shard = Shard::new(limits(2));
+    let mut shard = fresh(limits(2));
     queue(&mut shard, A);
     queue(&mut shard, A);
     let slots = opens(&mut shard, now);
@@ -245,7 +245,7 @@ fn open_that_ends_after_shutdown_is_closed_or_forgotten() {
 
 #[test]
 fn failed_outranks_closed() {
-    let mut shard = Shard::new(limits(1));
+    let mut shard = fresh(limits(1));
     shard.drain_for_shutdown(Lifecycle::Running);
     assert_eq!(shard.lifecycle(), Lifecycle::Running);
     shard.drain_for_shutdown(Lifecycle::Closed);

@@ -46,9 +46,9 @@ fn close_all(shard: &mut Shard) -> Vec<(u32, CloseReason)> {
 #[test]
 fn nothing_is_opened_for_nobody_unless_some_are_to_be_kept() {
     let now = Instant::now();
-    assert_eq!(opens(&mut Shard::new(limits(4)), now), []);
+    assert_eq!(opens(&mut fresh(limits(4)), now), []);
     let mut shard =
-        Shard::new(Limits { max_connecting: 2, ..keeping(4, Keep { min_idle: 3, ..Keep::default() }) });
+        fresh(Limits { max_connecting: 2, ..keeping(4, Keep { min_idle: 3, ..Keep::default() }) });
     assert!(!shard.is_warm());
     assert_eq!(opens(&mut shard, now).len(), 2, "no more at a time than may be");
     assert!(!shard.wants_open());
@@ -57,7 +57,7 @@ fn nothing_is_opened_for_nobody_unless_some_are_to_be_kept() {
 #[test]
 fn as_many_are_kept_idle_as_are_to_be_and_no_more() {
     let now = Instant::now();
-    let mut shard = Shard::new(keeping(4, Keep { min_idle: 2, ..Keep::default() }));
+    let mut shard = fresh(keeping(4, Keep { min_idle: 2, ..Keep::default() }));
     assert_eq!(open_all(&mut shard, now, 0), 2);
     assert!(shard.is_warm());
     let first = lease(&mut shard, A);
@@ -76,7 +76,7 @@ fn as_many_are_kept_idle_as_are_to_be_and_no_more() {
 #[test]
 fn opens_are_for_waiters_and_for_those_that_are_missing_together() {
     let now = Instant::now();
-    let mut shard = Shard::new(keeping(8, Keep { min_idle: 2, ..Keep::default() }));
+    let mut shard = fresh(keeping(8, Keep { min_idle: 2, ..Keep::default() }));
     let waiter = queue(&mut shard, A);
     let slots = opens(&mut shard, now);
     assert_eq!(slots.len(), 3);
@@ -92,8 +92,7 @@ fn opens_are_for_waiters_and_for_those_that_are_missing_together() {
 #[test]
 fn a_queue_of_no_places_serves_what_is_kept_idle() {
     let now = Instant::now();
-    let mut shard =
-        Shard::new(Limits { max_waiters: 0, ..keeping(2, Keep { min_idle: 1, ..Keep::default() }) });
+    let mut shard = fresh(Limits { max_waiters: 0, ..keeping(2, Keep { min_idle: 1, ..Keep::default() }) });
     assert!(matches!(refusal(&mut shard, A), Refusal::Saturated { limit: 0 }));
     open_all(&mut shard, now, 0);
     let grant = lease(&mut shard, A);
@@ -104,7 +103,7 @@ fn a_queue_of_no_places_serves_what_is_kept_idle() {
 #[test]
 fn what_is_missing_is_tried_again_after_the_pause_and_not_before() {
     let now = Instant::now();
-    let mut shard = Shard::new(keeping(2, Keep { min_idle: 1, ..Keep::default() }));
+    let mut shard = fresh(keeping(2, Keep { min_idle: 1, ..Keep::default() }));
     let slot = opens(&mut shard, now)[0];
     shard.handle_connect_failed(slot, refused(), now);
     assert_eq!(opens(&mut shard, now), []);
@@ -117,7 +116,7 @@ fn what_is_missing_is_tried_again_after_the_pause_and_not_before() {
 fn an_idle_connection_is_closed_between_its_time_and_a_quarter_more() {
     let begun = Instant::now();
     for offset in 0..40 {
-        let mut shard = Shard::new(keeping(1, Keep { idle_timeout: Some(SECOND), ..Keep::default() }));
+        let mut shard = fresh(keeping(1, Keep { idle_timeout: Some(SECOND), ..Keep::default() }));
         let waiter = queue(&mut shard, A);
         open_all(&mut shard, begun, 0);
         let grant = collect(&mut shard, waiter);
@@ -139,7 +138,7 @@ fn an_idle_connection_is_closed_between_its_time_and_a_quarter_more() {
 fn the_longest_idle_go_first_and_those_to_be_kept_never() {
     let begun = Instant::now();
     let keep = Keep { min_idle: 2, idle_timeout: Some(SECOND), ..Keep::default() };
-    let mut shard = Shard::new(keeping(5, keep));
+    let mut shard = fresh(keeping(5, keep));
     let waiters: Vec<WaiterKey> = (0..5).map(|_| queue(&mut shard, A)).collect();
     open_all(&mut shard, begun, 0);
     for waiter in waiters {
@@ -166,7 +165,7 @@ fn the_longest_idle_go_first_and_those_to_be_kept_never() {
 fn the_timer_starts_again_with_the_first_connection_too_many() {
     let begun = Instant::now();
     let keep = Keep { min_idle: 1, idle_timeout: Some(SECOND), ..Keep::default() };
-    let mut shard = Shard::new(keeping(3, keep));
+    let mut shard = fresh(keeping(3, keep));
     for round in 0..3 {
         let now = begun + 10 * SECOND * round;
         open_all(&mut shard, now, 10 * round);
@@ -190,7 +189,7 @@ fn mortal(jitter: f64, min_idle: usize) -> Keep {
 fn lifetimes_are_spread_as_the_jitter_says() {
     let now = Instant::now();
     for jitter in [0.0, 0.1, 0.5, 1.0] {
-        let mut shard = Shard::new(keeping(1000, Keep { seed: 7, ..mortal(jitter, 0) }));
+        let mut shard = fresh(keeping(1000, Keep { seed: 7, ..mortal(jitter, 0) }));
         shard.max_connecting = 1000;
         let waiters: Vec<WaiterKey> = (0..64).map(|_| queue(&mut shard, A)).collect();
         let mut ages = Vec::new();
@@ -212,7 +211,7 @@ fn lifetimes_are_spread_as_the_jitter_says() {
 #[test]
 fn an_expired_lease_is_the_connections_last_and_is_not_broken() {
     let now = Instant::now();
-    let mut shard = Shard::new(keeping(1, mortal(0.0, 0)));
+    let mut shard = fresh(keeping(1, mortal(0.0, 0)));
     let waiter = queue(&mut shard, A);
     open_all(&mut shard, now, 0);
     let grant = collect(&mut shard, waiter);
@@ -232,7 +231,7 @@ fn an_expired_lease_is_the_connections_last_and_is_not_broken() {
 #[test]
 fn a_grant_that_expires_before_it_is_collected_is_good_for_one_lease() {
     let now = Instant::now();
-    let mut shard = Shard::new(keeping(1, mortal(0.0, 0)));
+    let mut shard = fresh(keeping(1, mortal(0.0, 0)));
     let waiter = queue(&mut shard, A);
     open_all(&mut shard, now, 0);
     pass(&mut shard, now + 100 * SECOND);
@@ -253,7 +252,7 @@ fn a_grant_that_expires_before_it_is_collected_is_good_for_one_lease() {
 fn an_expired_connection_that_would_be_missed_is_used_until_it_is_replaced() {
     let now = Instant::now();
     let late = now + 101 * SECOND;
-    let mut shard = Shard::new(keeping(2, mortal(0.0, 1)));
+    let mut shard = fresh(keeping(2, mortal(0.0, 1)));
     open_all(&mut shard, now, 0);
     pass(&mut shard, late);
     assert!(!shard.has_output(), "there is no other");
@@ -275,7 +274,7 @@ fn an_expired_connection_that_would_be_missed_is_used_until_it_is_replaced() {
 fn an_expired_connection_that_is_leased_when_its_replacement_comes_goes_after_that_lease() {
     let now = Instant::now();
     let late = now + 101 * SECOND;
-    let mut shard = Shard::new(keeping(2, mortal(0.0, 1)));
+    let mut shard = fresh(keeping(2, mortal(0.0, 1)));
     open_all(&mut shard, now, 0);
     pass(&mut shard, late);
     let slot = opens(&mut shard, late)[0];
@@ -291,7 +290,7 @@ fn an_expired_connection_that_is_leased_when_its_replacement_comes_goes_after_th
 #[test]
 fn without_a_slot_for_replacements_expired_connections_go_one_by_one() {
     let now = Instant::now();
-    let mut shard = Shard::new(keeping(3, mortal(0.0, 3)));
+    let mut shard = fresh(keeping(3, mortal(0.0, 3)));
     open_all(&mut shard, now, 0);
     let late = now + 101 * SECOND;
     pass(&mut shard, late);
@@ -308,7 +307,7 @@ fn without_a_slot_for_replacements_expired_connections_go_one_by_one() {
 fn a_stopped_shard_waits_for_no_time() {
     let now = Instant::now();
     let keep = Keep { idle_timeout: Some(SECOND), ..mortal(0.1, 1) };
-    let mut shard = Shard::new(keeping(3, keep));
+    let mut shard = fresh(keeping(3, keep));
     let waiter = queue(&mut shard, A);
     open_all(&mut shard, now, 0);
     let grant = collect(&mut shard, waiter);

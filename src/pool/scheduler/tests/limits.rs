@@ -67,6 +67,47 @@ fn each_lease_that_ends_lets_one_more_in_whatever_way_it_ends() {
     shard.check_invariants();
 }
 
+/// Who was held back meets connections that were idle all the time: the one case in which a sweep finds any.
+#[test]
+fn one_that_was_held_back_gets_no_connection_that_an_acquire_would_not_get() {
+    let now = Instant::now();
+    let mut shard = filled(limits(4));
+    shard.usable = |connection| *connection != 2;
+    let a = limited(A, 1);
+    let grant = lease_under(&mut shard, a);
+    assert_eq!(grant.connection, 3);
+    let held_back = queue_under(&mut shard, a, now, None);
+    shard.handle_discard(grant.slot, grant.connection, CloseReason::Dirty);
+    assert_eq!(collect(&mut shard, held_back).connection, 1);
+    let closed: Vec<_> =
+        closes(&mut shard).into_iter().map(|(_, connection, reason)| (connection, reason)).collect();
+    assert_eq!(closed, [(3, CloseReason::Dirty), (2, CloseReason::Broken)]);
+    shard.check_invariants();
+}
+
+#[test]
+fn a_lease_is_awaited_by_those_whom_its_end_lets_in() {
+    let now = Instant::now();
+    let mut shard = filled(limits(4));
+    let a = limited(A, 2);
+    let (mine, other) = (lease_under(&mut shard, a), lease(&mut shard, B));
+    let second = lease_under(&mut shard, a);
+    assert!(!shard.has_waiters_for(mine.slot), "nobody waits");
+    let held_back = queue_under(&mut shard, a, now, None);
+    assert!(shard.has_waiters_for(mine.slot) && shard.has_waiters_for(second.slot));
+    assert!(!shard.has_waiters_for(other.slot), "another handle's lets nobody in");
+    // Its limit has become smaller: the next end lets nobody in either.
+    let narrower = limited(A, 1);
+    let also_held_back = queue_under(&mut shard, narrower, now, None);
+    assert!(!shard.has_waiters_for(mine.slot));
+    release(&mut shard, mine);
+    assert_eq!(notices(&mut shard), []);
+    assert!(shard.has_waiters_for(second.slot));
+    release(&mut shard, second);
+    assert_eq!(notices(&mut shard), [held_back]);
+    shard.handle_cancel(also_held_back);
+}
+
 #[test]
 fn who_is_held_back_goes_to_the_end_of_the_queue_when_a_lease_ends() {
     let now = Instant::now();

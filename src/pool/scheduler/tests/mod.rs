@@ -65,6 +65,11 @@ fn any(_: &mut u32) -> bool {
     true
 }
 
+/// A running shard without connections.
+fn fresh(limits: Limits) -> Shard {
+    Shard::new(limits, any)
+}
+
 fn no_ticket() -> Ticket<u64> {
     panic!("an acquire that does not queue reads no clock and makes no reply address")
 }
@@ -145,7 +150,7 @@ fn opens(shard: &mut Shard, now: Instant) -> Vec<SlotId> {
 /// A shard whose every slot is leased, with connections 0, 1, 2 and so on.
 fn exhausted(limits: Limits) -> (Shard, Vec<Grant<u32>>) {
     let now = Instant::now();
-    let mut shard = Shard::new(Limits { max_waiters: limits.slots, max_connecting: limits.slots, ..limits });
+    let mut shard = fresh(Limits { max_waiters: limits.slots, max_connecting: limits.slots, ..limits });
     let waiters: Vec<WaiterKey> = (0..limits.slots).map(|_| queue(&mut shard, HandleId(0))).collect();
     for (connection, slot) in opens(&mut shard, now).into_iter().enumerate() {
         shard.handle_connected(slot, connection as u32);

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_shard_that_has_no_connection_to_spare_opens_none_and_sleeps() {
     let now = Instant::now();
-    let mut shard = Shard::new(limits(2));
+    let mut shard = fresh(limits(2));
     let waiter = queue(&mut shard, A);
     shard.block_opens(true);
     assert!(!shard.wants_open() && shard.next_deadline().is_none());
@@ -19,7 +19,7 @@ fn a_shard_that_has_no_connection_to_spare_opens_none_and_sleeps() {
 #[test]
 fn what_times_out_while_opens_are_held_back_was_waiting_for_a_lease() {
     let now = Instant::now();
-    let mut shard = Shard::new(limits(2));
+    let mut shard = fresh(limits(2));
     shard.block_opens(true);
     let waiter = queue_until(&mut shard, A, now, Some(now + MS));
     shard.handle_deadline(now + MS);
@@ -66,7 +66,7 @@ fn a_shard_is_exhausted_when_only_the_end_of_a_lease_could_serve_another_acquire
     assert!(shard.is_exhausted(true));
     release(&mut shard, grant);
     assert!(!shard.is_exhausted(false), "one is idle");
-    let mut shard = Shard::new(limits(1));
+    let mut shard = fresh(limits(1));
     assert!(!shard.is_exhausted(true), "one can be opened");
     assert!(shard.is_exhausted(false), "but not if the pool has none to spare");
     let waiter = queue(&mut shard, A);

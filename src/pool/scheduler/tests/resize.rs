@@ -64,7 +64,7 @@ fn no_lease_is_broken_and_what_is_too_many_goes_when_its_lease_ends() {
 #[test]
 fn an_open_that_arrives_at_a_smaller_shard_is_closed() {
     let now = Instant::now();
-    let mut shard = Shard::new(limits(3));
+    let mut shard = fresh(limits(3));
     let waiters: Vec<WaiterKey> = (0..3).map(|_| queue(&mut shard, A)).collect();
     let slots = opens(&mut shard, now);
     shard.handle_resize(1);
@@ -122,7 +122,7 @@ fn slots_that_were_to_go_are_there_again_when_they_are_wanted() {
 fn no_more_are_kept_idle_than_there_are_slots() {
     let now = Instant::now();
     let keep = Keep { min_idle: 3, ..Keep::default() };
-    let mut shard = Shard::new(Limits { keep, ..limits(3) });
+    let mut shard = fresh(Limits { keep, ..limits(3) });
     for (slot, connection) in opens(&mut shard, now).into_iter().zip(0..) {
         shard.handle_connected(slot, connection);
     }

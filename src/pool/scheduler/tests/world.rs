@@ -99,7 +99,7 @@ impl World {
 
     pub(super) fn limited(limits: Limits, may_hold: fn(HandleId) -> Option<NonZeroU32>) -> Self {
         Self {
-            shard: Shard::new(limits),
+            shard: fresh(limits),
             limits,
             may_hold,
             now: Instant::now(),

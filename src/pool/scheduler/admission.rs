@@ -229,16 +229,17 @@ impl<C, W> State<C, W> {
         Admission::Queued(waiter)
     }
 
-    /// Why an acquire that finds nothing idle cannot wait, in order of severity. The breaker comes last, for it only
-    /// spares the acquire a wait in vain.
+    /// Why an acquire that finds nothing idle cannot wait. Where the breaker has tripped, its error says more than that the
+    /// queue is full, as one without places always is.
     fn refusal(&self) -> Option<Refusal> {
+        let full = || {
+            let (waiting, limit) = (self.waiters.waiting(), self.max_waiters);
+            (waiting >= limit).then_some(Refusal::Saturated { limit })
+        };
         match self.lifecycle {
             Lifecycle::Closed => Some(Refusal::Closed),
             Lifecycle::Failed => Some(Refusal::Failed),
-            Lifecycle::Running if self.waiters.waiting() >= self.max_waiters => {
-                Some(Refusal::Saturated { limit: self.max_waiters })
-            }
-            Lifecycle::Running => self.cut_off().map(Refusal::Connect),
+            Lifecycle::Running => self.cut_off().map(Refusal::Connect).or_else(full),
         }
     }
 

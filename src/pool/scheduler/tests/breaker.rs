@@ -46,6 +46,20 @@ fn after_so_many_failures_acquires_are_refused_at_once_with_the_last_error() {
 }
 
 #[test]
+fn a_queue_without_places_does_not_hide_why_nothing_is_there() {
+    let keep = Keep { min_idle: 1, ..Keep::default() };
+    let mut shard = fresh(Limits { keep, max_waiters: 0, ..breaking(2) });
+    let mut now = Instant::now();
+    for _ in 0..2 {
+        assert!(matches!(refusal(&mut shard, A), Refusal::Saturated { limit: 0 }));
+        let slot = opens(&mut shard, now)[0];
+        shard.handle_connect_failed(slot, refused(), now);
+        now = shard.paused_until().expect("a failure begins a pause");
+    }
+    assert!(matches!(refusal(&mut shard, A), Refusal::Connect(_)));
+}
+
+#[test]
 fn before_that_they_wait_for_the_end_of_the_pause() {
     let mut shard = fresh(breaking(2));
     let now = Instant::now();

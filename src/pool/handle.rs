@@ -145,7 +145,7 @@ impl<C: Connector> Handle<C> {
     /// Leases a connection of the home shard, within the pool's acquire time-out.
     ///
     /// # Errors
-    /// [`AcquireError`] says why there is none.
+    /// [`AcquireError`](super::AcquireError) says why there is none.
     ///
     /// # Cancel safety
     /// Dropping the future gives up the place in the queue, or a connection that was already granted, at once.
@@ -192,7 +192,8 @@ impl<C: Connector> Handle<C> {
         Acquire::new(self, Some(limit), Location::caller())
     }
 
-    /// Ends every acquire of this handle that waits with [`AcquireError::Deregistered`].
+    /// Ends every acquire of this handle that waits with
+    /// [`AcquireError::Deregistered`](super::AcquireError::Deregistered).
     pub fn deregister(&self) {
         self.shard.deregister(self.home, self.id);
     }

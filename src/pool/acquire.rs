@@ -11,7 +11,7 @@ use super::error::AcquireError;
 use super::handle::Handle;
 use super::lease::Lease;
 use super::remote::{Answer, Lent, RemoteGrant, Token};
-use super::scheduler::{Admission, Asker, Elsewhere, Patience, Site, WaiterKey};
+use super::scheduler::{Admission, Asker, Elsewhere, Holder, Patience, Site, WaiterKey};
 
 // With a tag of its own, and those first that the ways of an acquire without a wait ask about: each question is one
 // comparison then.
@@ -229,11 +229,8 @@ impl<C: Connector> Future for Acquire<'_, C> {
         if matches!(self.stage, Stage::New | Stage::Within(_))
             && *plain
             && shard.local.executor().spend_budget()
-            && let Some(carrier) = shard.acquire_idle()
+            && let Some(carrier) = shard.acquire_idle(Holder { handle: *id, site: self.site })
         {
-            if shard.notes_leases {
-                shard.note_lease(carrier.slot, *id, self.site);
-            }
             self.stage = Stage::Done;
             return Poll::Ready(Ok(Lease::new(carrier)));
         }

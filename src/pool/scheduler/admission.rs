@@ -5,16 +5,20 @@ use std::time::Duration;
 use super::queue::Fate;
 use super::slots::Newest;
 use super::{
-    Admission, Asker, CloseReason, Elsewhere, Grant, HandleId, Lifecycle, Notice, Refusal, Site, SlotId,
-    State, Taken, Ticket, Wait, WaiterKey,
+    Admission, Asker, CloseReason, Elsewhere, Grant, Holder, Lifecycle, Notice, Refusal, SlotId, State,
+    Taken, Ticket, Wait, WaiterKey,
 };
 
 impl<C, W> State<C, W> {
     /// Leases the most recently used idle connection if it is `usable`. Otherwise nothing happens; the rest is for
     /// [`handle_acquire`](State::handle_acquire).
     #[inline(always)]
-    pub(crate) fn grant_idle(&mut self, usable: impl FnOnce(&mut C) -> bool) -> Option<Grant<C>> {
-        let Newest::Leased(grant) = self.slots.lease_newest(usable) else { return None };
+    pub(crate) fn grant_idle(
+        &mut self,
+        holder: Holder,
+        usable: impl FnOnce(&mut C) -> bool,
+    ) -> Option<Grant<C>> {
+        let Newest::Leased(grant) = self.slots.lease_newest(holder, usable) else { return None };
         self.counters.granted_immediately += 1;
         self.debug_check();
         Some(grant)
@@ -35,7 +39,7 @@ impl<C, W> State<C, W> {
             return self.acquire_without_idle(asker, ticket);
         }
         loop {
-            match self.slots.lease_newest(&mut usable) {
+            match self.slots.lease_newest(asker.holder(), &mut usable) {
                 Newest::Leased(grant) => {
                     self.counters.granted_immediately += 1;
                     self.begin_lease_at_once(asker, grant.slot);
@@ -55,15 +59,6 @@ impl<C, W> State<C, W> {
             self.waiters.accounts.charge(account, slot);
             self.slots.charge(slot);
         }
-        if self.overload.leak_after.is_some() {
-            self.leases.note(slot, asker.handle, asker.site);
-        }
-    }
-
-    /// Notes down who has a lease, to find it if it is never given back.
-    #[inline]
-    pub(crate) fn note_lease(&mut self, slot: SlotId, handle: HandleId, site: Site) {
-        self.leases.note(slot, handle, site);
     }
 
     /// Leases the most recently used idle connection for which `usable` holds to another shard's acquire, which counts
@@ -74,7 +69,7 @@ impl<C, W> State<C, W> {
         mut usable: impl FnMut(&mut C) -> bool,
     ) -> Option<Grant<C>> {
         loop {
-            match self.slots.lease_newest(&mut usable) {
+            match self.slots.lease_newest(asker.holder(), &mut usable) {
                 Newest::Leased(grant) => {
                     self.begin_lease_at_once(asker, grant.slot);
                     self.debug_check();
@@ -116,7 +111,7 @@ impl<C, W> State<C, W> {
         }
         let admission = loop {
             let newest = match self.waiters.may_lease(asker.handle, asker.rules) {
-                true => self.slots.lease_newest(&mut usable),
+                true => self.slots.lease_newest(asker.holder(), &mut usable),
                 false => Newest::None,
             };
             match newest {
@@ -185,7 +180,7 @@ impl<C, W> State<C, W> {
         }
         if self.overload.leak_after.is_some() {
             let Wait { handle, site, .. } = self.waiters.wait(waiter);
-            self.leases.note(slot, handle, site);
+            self.slots.set_holder(slot, Holder { handle, site });
         }
     }
 

@@ -5,6 +5,7 @@ use std::panic::Location;
 use std::time::Duration;
 
 use super::HandleId;
+use super::leases::Holder;
 
 /// The place in the program at which an acquire was made.
 pub(crate) type Site = &'static Location<'static>;
@@ -20,6 +21,11 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
+    /// Who has the lease, if it gets one.
+    pub(super) fn holder(&self) -> Holder {
+        Holder { handle: self.handle, site: self.site }
+    }
+
     /// Stands in for the asker of an acquire that is decided anew. What is still known of the handle's rules is what its
     /// lost grant had counted for.
     #[track_caller]

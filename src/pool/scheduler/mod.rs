@@ -35,7 +35,7 @@ mod tests;
 pub(crate) use asker::{Asker, Patience, Rules, Shedding, Site};
 pub(crate) use backoff::Backoff;
 pub(crate) use counters::{Counters, Gauges};
-pub(crate) use leases::Outstanding;
+pub(crate) use leases::{Holder, Outstanding};
 pub(crate) use life::Keep;
 pub(crate) use outcome::{Admission, Elsewhere, Grant, Lifecycle, Notice, Refusal, Taken, Ticket};
 pub use outcome::{CloseReason, Stage};

@@ -6,6 +6,7 @@
 mod charges;
 mod upkeep;
 
+use super::leases::Holder;
 use super::links::{Linked, Links, List, NONE};
 use super::{CloseReason, Grant, SlotId};
 use crate::runtime::timer::{DeadlineKey, DeadlineQueue};
@@ -60,6 +61,9 @@ struct Slot<C> {
     checked: u32,
     /// When the connection has lived long enough.
     expiry: Option<DeadlineKey>,
+    holder: Holder,
+    /// Counts the leases, to tell one from the next.
+    lease_number: u32,
 }
 
 /// All slots of a shard.
@@ -83,6 +87,15 @@ pub(super) struct Slots<C> {
     /// Counts the beats of the maintenance timer: the clock of those who must not look at one.
     pub(super) tick: u32,
     pub(super) expiries: DeadlineQueue<SlotId>,
+}
+
+impl<C> Slot<C> {
+    /// A lease begins.
+    #[inline(always)]
+    fn set_holder(&mut self, holder: Holder) {
+        self.holder = holder;
+        self.lease_number = self.lease_number.wrapping_add(1);
+    }
 }
 
 impl<C> Linked for Slot<C> {
@@ -131,13 +144,15 @@ impl<C> Slots<C> {
             idle_since: 0,
             checked: 0,
             expiry: None,
+            holder: Holder::nobody(),
+            lease_number: 0,
         });
         self.vacant.push_back(&mut self.slots, index as u32);
     }
 
     /// Leases the most recently used idle connection if it is `usable`, and says so if it is not.
     #[inline(always)]
-    pub(super) fn lease_newest(&mut self, usable: impl FnOnce(&mut C) -> bool) -> Newest<C> {
+    pub(super) fn lease_newest(&mut self, holder: Holder, usable: impl FnOnce(&mut C) -> bool) -> Newest<C> {
         let Some(index) = self.idle.front() else {
             return Newest::None;
         };
@@ -147,6 +162,7 @@ impl<C> Slots<C> {
             return Newest::Unusable(id);
         };
         slot.phase = Phase::Leased;
+        slot.set_holder(holder);
         self.idle.pop_front(&mut self.slots);
         Newest::Leased(Grant { slot: id, connection })
     }

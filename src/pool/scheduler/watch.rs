@@ -35,7 +35,10 @@ impl<C, W> State<C, W> {
 
     /// The leases that are out, if leases are watched.
     pub(crate) fn outstanding(&self, now: Instant) -> Vec<Outstanding> {
-        self.leases.outstanding(&self.slots, now)
+        match self.overload.leak_after {
+            Some(_) => self.leases.outstanding(&self.slots, now),
+            None => Vec::new(),
+        }
     }
 
     /// Looks for leases that are out for too long. `out` gets each once. Gives whether any lease is out.

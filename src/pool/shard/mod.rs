@@ -126,8 +126,6 @@ pub(crate) struct Shard<C: Connector> {
     actor_wakes_at: Cell<Option<Instant>>,
     /// Some connections are to be kept idle, so that the end of each turn is a time to see whether some are missing.
     keeps_idle: bool,
-    /// Who has which lease is noted down, to find leaks.
-    pub(crate) notes_leases: bool,
     /// To be told when as many connections are open as are to be kept.
     warmups: RefCell<Vec<Warmup>>,
     /// Who keeps a lease for long, and wants to know when it should end.
@@ -181,7 +179,6 @@ impl<C: Connector> Shard<C> {
             unclocked: Cell::new(false),
             actor_wakes_at: Cell::new(None),
             keeps_idle: shared.settings.keep.min_idle > 0,
-            notes_leases: shared.settings.detect_leaks.is_some(),
             warmups: RefCell::new(Vec::new()),
             #[cfg(feature = "framed")]
             holders: RefCell::new(Vec::new()),

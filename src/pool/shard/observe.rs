@@ -10,7 +10,7 @@ use crate::pool::connector::Connector;
 use crate::pool::error::AcquireError;
 use crate::pool::event::{Event, EventKind};
 use crate::pool::remote::Token;
-use crate::pool::scheduler::{Asker, HandleId, Refusal, Site, SlotId, WaiterKey};
+use crate::pool::scheduler::{Asker, Refusal, WaiterKey};
 use crate::pool::stats::OutstandingLease;
 
 /// What the spans of acquires that wait are called by those who filter.
@@ -126,13 +126,6 @@ impl<C: Connector> Shard<C> {
     #[inline]
     pub(crate) fn publish(&self) {
         self.metrics.publish(|| self.stats());
-    }
-
-    /// A lease has begun that nobody has noted down.
-    #[inline(never)]
-    pub(crate) fn note_lease(&self, slot: SlotId, handle: HandleId, site: Site) {
-        self.state.borrow_mut().note_lease(slot, handle, site);
-        self.watch_lease();
     }
 
     /// A lease has begun: if leases are watched, the actor looks at them until none is out.

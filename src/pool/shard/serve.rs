@@ -11,7 +11,7 @@ use crate::pool::carrier::Carrier;
 use crate::pool::connector::Connector;
 use crate::pool::remote::Command;
 use crate::pool::scheduler::{
-    Admission, Asker, CloseReason, HandleId, Notice, Refusal, Taken, Ticket, WaiterKey,
+    Admission, Asker, CloseReason, HandleId, Holder, Notice, Refusal, Taken, Ticket, WaiterKey,
 };
 use crate::runtime::context;
 
@@ -23,11 +23,12 @@ pub(super) fn is_usable<C: Connector>(carrier: &mut Box<Carrier<C>>) -> bool {
 impl<C: Connector> Shard<C> {
     /// An acquire of this core's own shard that an idle connection serves; otherwise nothing has been decided.
     #[inline(always)]
-    pub(crate) fn acquire_idle(&self) -> Option<Box<Carrier<C>>> {
+    pub(crate) fn acquire_idle(&self, holder: Holder) -> Option<Box<Carrier<C>>> {
         let guard = FailOnUnwind(self);
-        let grant = self.state.borrow_mut().grant_idle(|carrier| self.may_lease(carrier));
+        let grant = self.state.borrow_mut().grant_idle(holder, |carrier| self.may_lease(carrier));
         guard.disarm();
         let grant = grant?;
+        self.watch_lease();
         debug_assert_eq!(grant.slot, grant.connection.slot, "a carrier knows its slot");
         Some(grant.connection)
     }

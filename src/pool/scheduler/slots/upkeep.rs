@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use super::super::leases::Holder;
 #[cfg(test)]
 use super::super::links::List;
 use super::super::{CloseReason, SlotId};
@@ -52,6 +53,21 @@ impl<C> Slots<C> {
     /// Whether that very connection is out on lease, its last one or not.
     pub(in crate::pool::scheduler) fn is_out(&self, id: SlotId) -> bool {
         matches!(self.phase(id), Some(Phase::Leased | Phase::Charged | Phase::LeasedLast(_)))
+    }
+
+    /// A lease has begun after a wait.
+    pub(in crate::pool::scheduler) fn set_holder(&mut self, id: SlotId, holder: Holder) {
+        self.slots[id.index as usize].set_holder(holder);
+    }
+
+    /// Who has the connection, or had it last.
+    pub(in crate::pool::scheduler) fn holder(&self, id: SlotId) -> Holder {
+        self.slots[id.index as usize].holder
+    }
+
+    /// How many leases the slot has seen.
+    pub(in crate::pool::scheduler) fn lease_number(&self, id: SlotId) -> u32 {
+        self.slots[id.index as usize].lease_number
     }
 
     /// Why the present lease of the connection is its last, if it is.

@@ -193,8 +193,9 @@ fn an_empty_pool_runs_no_timer() {
             assert_eq!(core_stats().unwrap().timers, 0);
             let polls = core_stats().unwrap().executor.polls;
             sleep(200 * MS).await;
-            // This task's own wake-up, and nothing besides.
-            assert!(core_stats().unwrap().executor.polls - polls <= 2);
+            // This task's own wake-up, and what the turn still had to do in which the polls were read: a turn counts its
+            // polls when it ends. A timer for either limit would have made dozens.
+            assert!(core_stats().unwrap().executor.polls - polls <= 5);
         }
         soon(pool.close()).await;
     });

@@ -229,7 +229,7 @@ impl<C: Connector> Future for Acquire<'_, C> {
         if matches!(self.stage, Stage::New | Stage::Within(_))
             && *plain
             && shard.local.executor().spend_budget()
-            && let Some(carrier) = shard.acquire_idle(Holder { handle: *id, site: self.site })
+            && let Some(carrier) = shard.acquire_idle(|| Holder { handle: *id, site: self.site })
         {
             self.stage = Stage::Done;
             return Poll::Ready(Ok(Lease::new(carrier)));

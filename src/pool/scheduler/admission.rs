@@ -15,7 +15,7 @@ impl<C, W> State<C, W> {
     #[inline(always)]
     pub(crate) fn grant_idle(
         &mut self,
-        holder: Holder,
+        holder: impl FnOnce() -> Holder,
         usable: impl FnOnce(&mut C) -> bool,
     ) -> Option<Grant<C>> {
         let Newest::Leased(grant) = self.slots.lease_newest(holder, usable) else { return None };
@@ -39,7 +39,7 @@ impl<C, W> State<C, W> {
             return self.acquire_without_idle(asker, ticket);
         }
         loop {
-            match self.slots.lease_newest(asker.holder(), &mut usable) {
+            match self.slots.lease_newest(|| asker.holder(), &mut usable) {
                 Newest::Leased(grant) => {
                     self.counters.granted_immediately += 1;
                     self.begin_lease_at_once(asker, grant.slot);
@@ -69,7 +69,7 @@ impl<C, W> State<C, W> {
         mut usable: impl FnMut(&mut C) -> bool,
     ) -> Option<Grant<C>> {
         loop {
-            match self.slots.lease_newest(asker.holder(), &mut usable) {
+            match self.slots.lease_newest(|| asker.holder(), &mut usable) {
                 Newest::Leased(grant) => {
                     self.begin_lease_at_once(asker, grant.slot);
                     self.debug_check();
@@ -111,7 +111,7 @@ impl<C, W> State<C, W> {
         }
         let admission = loop {
             let newest = match self.waiters.may_lease(asker.handle, asker.rules) {
-                true => self.slots.lease_newest(asker.holder(), &mut usable),
+                true => self.slots.lease_newest(|| asker.holder(), &mut usable),
                 false => Newest::None,
             };
             match newest {

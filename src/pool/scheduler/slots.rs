@@ -86,6 +86,8 @@ pub(super) struct Slots<C> {
     target: usize,
     /// Counts the beats of the maintenance timer: the clock of those who must not look at one.
     pub(super) tick: u32,
+    /// Who has which lease is written down.
+    pub(super) notes_holders: bool,
     pub(super) expiries: DeadlineQueue<SlotId>,
 }
 
@@ -126,6 +128,7 @@ impl<C> Slots<C> {
             last: 0,
             target: 0,
             tick: 0,
+            notes_holders: false,
             expiries: DeadlineQueue::new(),
         };
         slots.set_target(count);
@@ -152,7 +155,11 @@ impl<C> Slots<C> {
 
     /// Leases the most recently used idle connection if it is `usable`, and says so if it is not.
     #[inline(always)]
-    pub(super) fn lease_newest(&mut self, holder: Holder, usable: impl FnOnce(&mut C) -> bool) -> Newest<C> {
+    pub(super) fn lease_newest(
+        &mut self,
+        holder: impl FnOnce() -> Holder,
+        usable: impl FnOnce(&mut C) -> bool,
+    ) -> Newest<C> {
         let Some(index) = self.idle.front() else {
             return Newest::None;
         };
@@ -162,7 +169,9 @@ impl<C> Slots<C> {
             return Newest::Unusable(id);
         };
         slot.phase = Phase::Leased;
-        slot.set_holder(holder);
+        if self.notes_holders {
+            slot.set_holder(holder());
+        }
         self.idle.pop_front(&mut self.slots);
         Newest::Leased(Grant { slot: id, connection })
     }

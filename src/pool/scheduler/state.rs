@@ -89,9 +89,11 @@ impl<C, W> State<C, W> {
     /// A running shard without connections. What a sweep finds idle goes to a waiter only if it is `usable`, as what an
     /// acquire finds does.
     pub(crate) fn new(limits: Limits, usable: fn(&mut C) -> bool) -> Self {
+        let mut slots = Slots::new(limits.slots);
+        slots.notes_holders = limits.overload.leak_after.is_some();
         Self {
             lifecycle: Lifecycle::Running,
-            slots: Slots::new(limits.slots),
+            slots,
             waiters: Waiters::new(limits.fairness),
             retry: Retry::new(limits.backoff, limits.keep.seed),
             life: Life::new(limits.keep),

@@ -23,7 +23,7 @@ pub(super) fn is_usable<C: Connector>(carrier: &mut Box<Carrier<C>>) -> bool {
 impl<C: Connector> Shard<C> {
     /// An acquire of this core's own shard that an idle connection serves; otherwise nothing has been decided.
     #[inline(always)]
-    pub(crate) fn acquire_idle(&self, holder: Holder) -> Option<Box<Carrier<C>>> {
+    pub(crate) fn acquire_idle(&self, holder: impl FnOnce() -> Holder) -> Option<Box<Carrier<C>>> {
         let guard = FailOnUnwind(self);
         let grant = self.state.borrow_mut().grant_idle(holder, |carrier| self.may_lease(carrier));
         guard.disarm();

@@ -6,6 +6,7 @@ use std::task::Waker;
 
 use slab::Slab;
 
+use super::call::Desks;
 use super::channel::{AnyQueue, ChannelKey};
 use super::monitor::FarMonitors;
 use crate::runtime::local::{Layer, Local};
@@ -15,6 +16,7 @@ pub(crate) struct Kit {
     channels: RefCell<Slab<Channel>>,
     generation: Cell<u32>,
     far_monitors: FarMonitors,
+    desks: Desks,
     undelivered: Cell<u64>,
 }
 
@@ -29,6 +31,7 @@ impl Layer for Kit {
         let channels = std::mem::take(&mut *self.channels.borrow_mut());
         drop(channels);
         self.far_monitors.clear();
+        self.desks.clear();
     }
 }
 
@@ -40,6 +43,7 @@ impl Kit {
             channels: RefCell::new(Slab::new()),
             generation: Cell::new(0),
             far_monitors: FarMonitors::default(),
+            desks: Desks::default(),
             undelivered: Cell::new(0),
         })
     }
@@ -75,6 +79,10 @@ impl Kit {
 
     pub(crate) fn far_monitors(&self) -> &FarMonitors {
         &self.far_monitors
+    }
+
+    pub(super) fn desks(&self) -> &Desks {
+        &self.desks
     }
 
     /// A message arrived from elsewhere for an actor or a receiver that is gone, or for a full mailbox.

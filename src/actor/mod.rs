@@ -53,6 +53,7 @@
 //!
 //! Never: run a user's code while a core's cell is borrowed, drop an exit signal, or make a sender wait for another core.
 
+mod call;
 pub mod channel;
 mod exit;
 mod kit;
@@ -63,6 +64,7 @@ mod process;
 mod send;
 mod spawn;
 
+pub use call::{Answer, CallError, Reply, call, call_timeout, reply};
 pub use exit::{Down, Exit, ExitReason};
 pub use link::{Exits, link, trap_exits, unlink};
 pub use monitor::{Monitor, monitor};

@@ -10,7 +10,7 @@ use std::task::Waker;
 use slab::Slab;
 use smallvec::SmallVec;
 
-use super::channel::{AnyQueue, Queue, Refused};
+use super::channel::{AnyQueue, Queue};
 use super::exit::{Exit, ExitReason};
 use super::link;
 use super::monitor::Watcher;
@@ -50,10 +50,8 @@ impl Process {
 
     /// As [`of`](Process::of), but makes none: the inner option is none for an actor without a record.
     pub(crate) fn find(local: &Local, pid: RawPid) -> Option<Option<Rc<Process>>> {
-        local.executor().with_record(pid, |record| {
-            let record = Rc::clone(record?) as Rc<dyn Any>;
-            record.downcast().ok()
-        })
+        let records = local.executor().records();
+        Some(records.get(pid)?.and_then(|record| (Rc::clone(record) as Rc<dyn Any>).downcast().ok()))
     }
 
     pub(crate) fn pid(&self) -> RawPid {
@@ -80,17 +78,12 @@ impl Process {
         drop(replaced);
     }
 
-    /// Puts a message into the mailbox of its type. Whoever reads is to be woken by the caller, outside all borrows.
+    /// Puts a message into the mailbox of its type. Whoever reads is to be woken by the caller, once nothing is borrowed.
     #[inline]
     pub(crate) fn push<M: 'static>(&self, message: M) -> Result<Option<Waker>, SendError<M>> {
-        let mail = self.mail.borrow();
-        for queue in &*mail {
-            if let Some(queue) = (&**queue as &dyn Any).downcast_ref::<Queue<M>>() {
-                return queue.push(message).map_err(|refused| match refused {
-                    Refused::Full(message) => SendError::Full(message),
-                    Refused::Closed(message) => SendError::Closed(message),
-                });
-            }
+        for queue in &*self.mail.borrow() {
+            let Some(queue) = (&**queue as &dyn Any).downcast_ref::<Queue<M>>() else { continue };
+            return queue.push(message);
         }
         Err(SendError::NoChannel(message))
     }

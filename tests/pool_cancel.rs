@@ -9,8 +9,8 @@ use std::time::Duration;
 use corelet::pool::{AcquireError, CloseReason, Connector, Handle, Pool, TcpConnector};
 use corelet::runtime::{spawn, yield_now};
 use support::{
-    Cut, Memory, PATIENCE, Upstream, assert_settled, cut_off, echo, on_cores, poll_once, poll_until, set,
-    shard, soon,
+    Cut, Memory, PATIENCE, Upstream, all_settled, assert_settled, cut_off, echo, on_cores, poll_once,
+    poll_until, set, shard, soon,
 };
 
 const CUTS: [Cut; 2] = [Cut::AtOnce, Cut::WhenWoken];
@@ -343,9 +343,9 @@ fn acquires_that_were_cancelled_hold_up_no_close() {
                 false => soon(pool.close()).await,
             }
             poll_until(async || script.live() == 0).await;
-            let stats = pool.stats().await;
-            stats.shards.iter().for_each(assert_settled);
-            assert_eq!(stats.sum(|shard| shard.cancelled), 6 - stats.sum(|shard| shard.granted_after_wait));
+            let stats = all_settled(&pool).await;
+            // Those of the other core may have met the close before their cancel was read, and be refused.
+            assert_eq!((stats.shards[0].cancelled, stats.shards[0].refused), (3, 0), "{stats:?}");
             set(&script.hold_connects, false);
         }
     });

@@ -213,9 +213,9 @@ fn a_drain_waits_for_a_lease_whose_home_hears_of_the_close_last() {
 #[test]
 fn the_stats_of_a_closed_pool_say_which_leases_are_out() {
     on_cores(2, async move |runtime, cores| {
-        for home in 0..2 {
+        for (home, core) in cores.into_iter().enumerate() {
             let pool = Pool::builder(Memory::default()).slots_per_core(2).build(&runtime).unwrap();
-            let handle = pool.handle_on(cores[home]).unwrap();
+            let handle = pool.handle_on(core).unwrap();
             let mut leases =
                 vec![soon(handle.acquire()).await.unwrap(), soon(handle.acquire()).await.unwrap()];
             soon(pool.close()).await;

@@ -7,14 +7,14 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::task::Waker;
 
-use slab::Slab;
 use smallvec::SmallVec;
 
 use super::channel::{AnyQueue, Queue};
 use super::exit::{Exit, ExitReason};
 use super::link;
-use super::monitor::Watcher;
+use super::links::Links;
 use super::send::SendError;
+use super::watch::Watchers;
 use crate::runtime::RawPid;
 use crate::runtime::executor::{Ending, Record};
 use crate::runtime::local::Local;
@@ -29,8 +29,8 @@ pub(crate) struct Process {
 /// What few actors have.
 #[derive(Default)]
 pub(crate) struct Bonds {
-    pub(crate) watchers: RefCell<Slab<Watcher>>,
-    pub(crate) links: RefCell<Vec<RawPid>>,
+    pub(super) watchers: Watchers,
+    pub(super) links: Links,
     /// Where trapped exits go.
     pub(crate) exits: RefCell<Option<Rc<Queue<Exit>>>>,
     /// Why it will have been stopped, where that is not only because somebody asked.
@@ -103,11 +103,11 @@ impl Process {
     }
 
     pub(crate) fn monitors(&self) -> usize {
-        self.bonds.get().map_or(0, |bonds| bonds.watchers.borrow().len())
+        self.bonds.get().map_or(0, |bonds| bonds.watchers.len())
     }
 
     pub(crate) fn links(&self) -> usize {
-        self.bonds.get().map_or(0, |bonds| bonds.links.borrow().len())
+        self.bonds.get().map_or(0, |bonds| bonds.links.len())
     }
 }
 
@@ -125,9 +125,7 @@ impl Record for Process {
             Ending::Panicked(text) => ExitReason::Panicked(text.into()),
             Ending::CoreEnded => ExitReason::CoreEnded,
         };
-        for (_, watcher) in bonds.watchers.take() {
-            watcher.tell(self.pid, reason.clone());
-        }
+        bonds.watchers.tell(self.pid, &reason);
         for linked in bonds.links.take() {
             link::signal(linked, self.pid, reason.clone());
         }

@@ -280,7 +280,12 @@ impl Executor {
 
     /// Whether the running task is to be stopped.
     pub(crate) fn must_stop(&self) -> bool {
-        self.current().and_then(|pid| self.with_task(pid, |task| task.header.stop.get())).unwrap_or(false)
+        self.current().is_some_and(|pid| self.is_stopping(pid))
+    }
+
+    /// Whether a live task is to be stopped.
+    pub(crate) fn is_stopping(&self, pid: RawPid) -> bool {
+        self.with_task(pid, |task| task.header.stop.get()).unwrap_or(false)
     }
 
     /// Counts a message for the running task. Outside a task it counts for nobody, since each poll begins at zero.

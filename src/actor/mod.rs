@@ -62,6 +62,7 @@ mod monitor;
 mod pid;
 mod process;
 mod send;
+pub mod server;
 mod spawn;
 
 pub use call::{Answer, CallError, Reply, call, call_timeout, reply};

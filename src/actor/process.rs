@@ -21,6 +21,8 @@ use crate::runtime::local::Local;
 
 pub(crate) struct Process {
     pid: RawPid,
+    /// It should end of its own doing, if it is of a kind that looks.
+    asked_to_end: Cell<bool>,
     /// Where mail goes: one queue for each type of message.
     mail: RefCell<SmallVec<[Rc<dyn AnyQueue>; 1]>>,
     bonds: OnceCell<Box<Bonds>>,
@@ -44,7 +46,12 @@ impl Process {
         if let Some(process) = Process::find(local, pid)? {
             return Some(process);
         }
-        let process = Rc::new(Process { pid, mail: RefCell::new(SmallVec::new()), bonds: OnceCell::new() });
+        let process = Rc::new(Process {
+            pid,
+            asked_to_end: Cell::new(false),
+            mail: RefCell::new(SmallVec::new()),
+            bonds: OnceCell::new(),
+        });
         local.executor().set_record(pid, Rc::clone(&process) as Rc<dyn Record>).then_some(process)
     }
 
@@ -62,9 +69,24 @@ impl Process {
         self.bonds.get_or_init(Box::default)
     }
 
-    /// Mail of type `M` goes to `queue` from now on.
+    /// Has an actor of a kind that looks end of its own doing. Whoever calls this wakes it.
+    pub(crate) fn ask_to_end(&self) {
+        self.asked_to_end.set(true);
+    }
+
+    #[inline]
+    pub(crate) fn is_asked_to_end(&self) -> bool {
+        self.asked_to_end.get()
+    }
+
+    /// Mail of type `M` goes to `queue` from now on, which this keeps open.
     pub(crate) fn publish<M: 'static>(&self, queue: &Rc<Queue<M>>) {
         queue.publish();
+        self.deliver_to(queue);
+    }
+
+    /// As [`publish`](Process::publish), but leaves it to the queue's senders how long it is open.
+    pub(crate) fn deliver_to<M: 'static>(&self, queue: &Rc<Queue<M>>) {
         let queue = Rc::clone(queue) as Rc<dyn AnyQueue>;
         let mut mail = self.mail.borrow_mut();
         let replaced = match mail.iter_mut().find(|kept| is_of::<M>(&***kept)) {

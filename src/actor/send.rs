@@ -43,6 +43,18 @@ impl<M> SendError<M> {
         }
     }
 
+    /// The same error about what `change` makes of the message.
+    pub fn map<N>(self, change: impl FnOnce(M) -> N) -> SendError<N> {
+        match self {
+            SendError::Unresolved(message) => SendError::Unresolved(change(message)),
+            SendError::NoMember(message) => SendError::NoMember(change(message)),
+            SendError::Dead(message) => SendError::Dead(change(message)),
+            SendError::NoChannel(message) => SendError::NoChannel(change(message)),
+            SendError::Closed(message) => SendError::Closed(change(message)),
+            SendError::Full(message) => SendError::Full(change(message)),
+        }
+    }
+
     /// Whether there was no room: the same message may get in later.
     pub fn is_full(&self) -> bool {
         matches!(self, SendError::Full(_))

@@ -65,6 +65,7 @@ mod pid;
 mod process;
 mod send;
 mod spawn;
+pub mod supervisor;
 mod watch;
 
 pub use call::{Answer, CallError, Reply, call, call_timeout, reply};

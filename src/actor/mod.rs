@@ -64,6 +64,7 @@ mod monitors;
 mod pid;
 mod process;
 mod send;
+pub mod server;
 mod spawn;
 pub mod supervisor;
 mod watch;

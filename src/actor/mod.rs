@@ -66,6 +66,7 @@ mod process;
 mod send;
 pub mod server;
 mod spawn;
+pub mod supervisor;
 mod watch;
 
 pub use call::{Answer, CallError, Reply, call, call_timeout, reply};

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::actor::channel::{AnyQueue, Queue};
 use crate::actor::exit::Down;
-use crate::actor::monitor::{Place, Sink, unwatch, watch};
+use crate::actor::watch::{Place, Sink, unwatch, watch};
 use crate::runtime::RawPid;
 use crate::runtime::local::Local;
 

@@ -39,6 +39,12 @@ pub(crate) fn spend_budget() -> bool {
     with(|local| local.executor().spend_budget()).unwrap_or(true)
 }
 
+/// Whether the running task's budget is spent: what is ready may then look as if it were not.
+#[inline]
+pub(crate) fn is_budget_spent() -> bool {
+    with(|local| local.executor().is_budget_spent()).unwrap_or(false)
+}
+
 /// Counts a message that the running task has received.
 #[inline]
 pub(crate) fn count_received() {

@@ -268,6 +268,11 @@ impl Executor {
         true
     }
 
+    #[inline]
+    pub(crate) fn is_budget_spent(&self) -> bool {
+        self.budget.get() == 0
+    }
+
     /// Whether the running task is to be stopped.
     pub(crate) fn must_stop(&self) -> bool {
         self.current().and_then(|pid| self.with_task(pid, |task| task.header.stop.get())).unwrap_or(false)

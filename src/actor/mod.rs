@@ -59,8 +59,10 @@ mod exit;
 mod kit;
 mod link;
 mod monitor;
+mod mutex;
 mod pid;
 mod process;
+mod select;
 mod send;
 mod spawn;
 
@@ -68,7 +70,9 @@ pub use call::{Answer, CallError, Reply, call, call_timeout, reply};
 pub use exit::{Down, Exit, ExitReason};
 pub use link::{Exits, link, trap_exits, unlink};
 pub use monitor::{Monitor, monitor};
+pub use mutex::{Lock, Mutex, MutexGuard};
 pub use pid::{Addressable, Erased, Incarnation, NodeId, Pid};
+pub use select::{Arm, Arms, select, select_timeout};
 pub use send::{SendError, send_dyn, send_to, undelivered};
 pub use spawn::{
     checkpoint, exit, install, myself, request_stop, spawn, spawn_addr, spawn_addr_on, spawn_link,

@@ -53,6 +53,8 @@ mod queue;
 mod receiver;
 mod selective;
 mod sender;
+#[cfg(test)]
+mod tests;
 
 use std::rc::Rc;
 

@@ -284,6 +284,11 @@ impl Executor {
         self.received.set(self.received.get() + u32::from(self.current.get().is_some()));
     }
 
+    #[cfg(test)]
+    pub(crate) fn received_in_this_poll(&self) -> u32 {
+        self.received.get()
+    }
+
     /// Shows the record of a live task to `look`, under a borrow: no user code may run in there. None when the task
     /// has ended; `look` gets none when it has no record yet.
     #[inline]

@@ -68,9 +68,11 @@ pub use call::{Answer, CallError, Reply, call, call_timeout, reply};
 pub use exit::{Down, Exit, ExitReason};
 pub use link::{Exits, link, trap_exits, unlink};
 pub use monitor::{Monitor, monitor};
-pub use pid::{Addressable, Erased, Incarnation, NodeId, Pid};
+pub use pid::{Addressable, Erased, Pid};
 pub use send::{SendError, send_dyn, send_to, undelivered};
 pub use spawn::{
     checkpoint, exit, install, myself, request_stop, spawn, spawn_addr, spawn_addr_on, spawn_link,
     spawn_monitor,
 };
+
+pub use crate::runtime::{Incarnation, NodeId};

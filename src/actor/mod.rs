@@ -1,7 +1,8 @@
 //! Addresses, mail, monitors and links for tasks: an actor kit in the manner of Erlang/OTP.
 //!
 //! Every task is an actor already: it has an identity, a place in a tree, a state and counters. What this module adds is
-//! what others can do with that identity, on the same core and from any other: send to it ([`send_to`]), hear of its end ([`monitor`]), share its fate ([`link`]), stop it ([`request_stop`]); and find it, by a
+//! what others can do with that identity, on the same core and from any other: send to it ([`send_to`]), now or later
+//! ([`send_after`]), hear of its end ([`monitor`]), share its fate ([`link`]), stop it ([`request_stop`]); and find it, by a
 //! name ([`register`]) or as a member of a [`group`]. A task that nobody addresses pays for none of it.
 //!
 //! # From where
@@ -66,6 +67,7 @@ mod process;
 mod registry;
 mod send;
 mod spawn;
+mod timer;
 
 pub use call::{Answer, CallError, Reply, call, call_timeout, reply};
 pub use exit::{Down, Exit, ExitReason};
@@ -78,6 +80,9 @@ pub use send::{SendError, send_dyn, send_to, undelivered};
 pub use spawn::{
     checkpoint, exit, install, myself, request_stop, spawn, spawn_addr, spawn_addr_on, spawn_link,
     spawn_monitor,
+};
+pub use timer::{
+    CancelTimer, TimerId, cancel_timer, clear_timers, send_after, send_after_dyn, send_after_named,
 };
 
 pub use crate::runtime::{Incarnation, NodeId};

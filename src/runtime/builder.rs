@@ -120,7 +120,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Which node of a system of several this runtime is; zero by default.
+    /// Which node of a system of several this runtime is; zero by default. Members of
+    /// [process groups](crate::actor::group) carry it.
     pub fn node(mut self, node: NodeId) -> Self {
         self.node = node;
         self

@@ -58,6 +58,7 @@ pub mod channel;
 mod exit;
 mod kit;
 mod link;
+pub mod machine;
 mod monitor;
 mod pid;
 mod process;

@@ -130,8 +130,10 @@ fn a_machine_answers_calls_and_takes_what_is_sent() {
             assert_eq!(look(gate).await, State::Shut);
             actor::send_to(gate, Event::Open).unwrap();
             assert_eq!(look(gate).await, State::Open);
+            let end = actor::monitor(gate);
             actor::request_stop(gate);
-            poll_until(async || actor::call(gate, Event::Look).await == Err(CallError::Dead)).await;
+            assert_eq!(soon(end).await.reason, ExitReason::Stopped);
+            assert!(soon(actor::call(gate, Event::Look)).await.is_err());
         }
     });
 }

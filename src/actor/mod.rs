@@ -61,6 +61,7 @@ pub mod group;
 mod kit;
 mod link;
 mod links;
+pub mod machine;
 mod monitor;
 mod monitors;
 mod mutex;

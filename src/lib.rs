@@ -118,6 +118,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used))]
 
+pub mod actor;
 pub mod net;
 #[cfg(feature = "pool")]
 pub mod pool;

@@ -14,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use super::cycles::Cycles;
 use super::waker::WakeTarget;
 use super::{Short, TaskState};
 use crate::runtime::identity::RawPid;
@@ -32,6 +33,7 @@ pub(super) struct Header {
     pub(super) parent: Option<Short>,
     pub(super) polls: Cell<u64>,
     pub(super) overruns: Cell<u32>,
+    pub(super) cycles: Cycles,
     joiner: Cell<Option<Waker>>,
 }
 
@@ -39,6 +41,14 @@ impl Header {
     pub(super) fn pid(&self) -> RawPid {
         let target = self.target.get();
         RawPid { core: target.core(), index: target.index() as u32, generation: self.generation }
+    }
+
+    /// Whether somebody waits for the result.
+    pub(super) fn is_joined(&self) -> bool {
+        let joiner = self.joiner.take();
+        let joined = joiner.is_some();
+        self.joiner.set(joiner);
+        joined
     }
 }
 
@@ -87,6 +97,7 @@ impl<F: Future> Task<StageCell<F>> {
             parent,
             polls: Cell::new(0),
             overruns: Cell::new(0),
+            cycles: Cycles::default(),
             detached: Cell::new(false),
             joiner: Cell::new(None),
         };

@@ -22,7 +22,7 @@ async fn let_others_run() {
 }
 
 fn find(snapshot: &Snapshot, pid: RawPid) -> Option<&ActorInfo> {
-    snapshot.actors().find(|actor| actor.pid == pid)
+    snapshot.actors().find(|actor| actor.pid.raw() == pid)
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_snapshot_shows_every_live_actor_and_where_it_stands() {
         let me = current_task().unwrap();
 
         let seen = find(&snapshot, parked.pid()).unwrap();
-        assert_eq!((seen.state, seen.parent, seen.polls), (TaskState::Parked, Some(me), 1));
+        assert_eq!((seen.state, seen.parent, seen.polls), (TaskState::Parked, actor::myself(), 1));
         // It had ended by the time the core looked.
         assert_eq!(find(&snapshot, fresh.pid()), None);
         assert_eq!(find(&snapshot, me).map(|me| me.state), Some(TaskState::Parked));
@@ -92,9 +92,9 @@ fn an_actor_that_has_ended_is_gone_though_its_result_is_kept() {
         let_others_run().await;
         assert!(parent.is_finished());
         let tree = actor::tree().await;
-        assert!(tree.nodes.iter().all(|node| node.actor.pid != parent.pid()));
-        let node = tree.nodes.iter().find(|node| node.actor.pid == child).unwrap();
-        assert_eq!((node.depth, node.orphaned, node.actor.parent), (0, true, Some(parent.pid())));
+        assert!(tree.nodes.iter().all(|node| node.actor.pid.raw() != parent.pid()));
+        let node = tree.nodes.iter().find(|node| node.actor.pid.raw() == child).unwrap();
+        assert_eq!((node.depth, node.orphaned, node.actor.parent), (0, true, Some(parent.pid().into())));
     });
 }
 
@@ -109,7 +109,7 @@ fn the_tree_has_each_actor_below_the_one_that_spawned_it() {
         });
         let grandchild = received.await.unwrap();
         let tree = actor::tree().await;
-        let depth = |pid| tree.nodes.iter().find(|node| node.actor.pid == pid).unwrap().depth;
+        let depth = |pid| tree.nodes.iter().find(|node| node.actor.pid.raw() == pid).unwrap().depth;
         let mine = depth(current_task().unwrap());
         assert_eq!((depth(child.pid()), depth(grandchild)), (mine + 1, mine + 2));
     });
@@ -120,7 +120,7 @@ fn one_actor_is_told_by_its_identity_and_a_stale_one_names_nobody() {
     on_core(|| async {
         let me = current_task().unwrap();
         let info = actor::actor_info(me).await.unwrap().unwrap();
-        assert_eq!((info.pid, info.state), (me, TaskState::Parked));
+        assert_eq!((info.pid.raw(), info.state), (me, TaskState::Parked));
 
         let task = spawn(async {});
         let stale = task.pid();
@@ -285,7 +285,7 @@ fn a_simulated_system_is_looked_at_on_its_own_clock() {
             let snapshot = actor::snapshot().await;
             assert!(snapshot.missing.is_empty() && find(&snapshot, task.pid()).is_some());
             assert!(snapshot.cores.iter().all(|core| core.cpu_time.is_none()));
-            snapshot.actors().map(|actor| (actor.pid.index(), actor.polls)).collect::<Vec<_>>()
+            snapshot.actors().map(|actor| (actor.pid.raw().index(), actor.polls)).collect::<Vec<_>>()
         });
         pids.unwrap()
     };

@@ -27,6 +27,24 @@ pub(crate) fn is_inside(local: &Rc<Local>) -> bool {
     CURRENT.is_set() && CURRENT.with(|current| Rc::ptr_eq(current, local))
 }
 
+/// Calls `f` with the current core, inside a turn.
+#[inline]
+pub(crate) fn with<R>(f: impl FnOnce(&Rc<Local>) -> R) -> Option<R> {
+    CURRENT.is_set().then(|| CURRENT.with(f))
+}
+
+/// Takes one unit of the running task's budget; false when it is spent. Outside a turn there is no budget.
+#[inline]
+pub(crate) fn spend_budget() -> bool {
+    with(|local| local.executor().spend_budget()).unwrap_or(true)
+}
+
+/// Counts a message that the running task has received.
+#[inline]
+pub(crate) fn count_received() {
+    with(|local| local.executor().count_received());
+}
+
 /// The current core, inside a turn.
 pub(crate) fn try_current() -> Option<Rc<Local>> {
     CURRENT.is_set().then(|| CURRENT.with(Rc::clone))

@@ -32,6 +32,17 @@ impl JoinError {
         JoinError(Cause::Panicked(Mutex::new(payload)))
     }
 
+    /// The panic's text, if it is one.
+    pub(crate) fn panic_text(&self) -> Option<String> {
+        match &self.0 {
+            Cause::Cancelled => None,
+            Cause::Panicked(payload) => {
+                let payload = payload.lock().unwrap_or_else(PoisonError::into_inner);
+                Some(panic_message(&**payload).to_owned())
+            }
+        }
+    }
+
     /// The task was aborted, its handle on another core was closed, or its core or run ended before it did.
     pub fn is_cancelled(&self) -> bool {
         matches!(self.0, Cause::Cancelled)

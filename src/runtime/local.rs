@@ -3,7 +3,7 @@
 //! Reached on the core's own thread only. Nothing user-made runs while one of its cells is borrowed.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -39,6 +39,18 @@ pub(crate) trait Port {
     fn turn_ends(&self);
 }
 
+/// What the layer next above keeps on a core, found without a search.
+pub(crate) trait Layer: Any {
+    /// The core's tasks have been dropped; lets go of what users own.
+    fn core_ends(&self);
+}
+
+/// What a deadline brings.
+pub(crate) enum Due {
+    Wake(Waker),
+    Run(Box<dyn FnOnce()>),
+}
+
 struct OpenPort {
     port: Rc<dyn Port>,
     reader: RawPid,
@@ -48,11 +60,12 @@ pub(crate) struct Local {
     mailbox: Arc<Mailbox>,
     inbox: RefCell<Receiver<Mail>>,
     executor: Executor,
-    timers: RefCell<DeadlineQueue<Waker>>,
+    timers: RefCell<DeadlineQueue<Due>>,
     driver: RefCell<Driver>,
     aftermath: RefCell<Aftermath>,
     ports: RefCell<Slab<OpenPort>>,
     extensions: RefCell<FxHashMap<u64, Rc<dyn Any>>>,
+    layer: OnceCell<Box<dyn Layer>>,
     idle_probes: RefCell<Vec<Sender<u64>>>,
     mails: Cell<u64>,
     parks: Cell<u64>,
@@ -95,6 +108,7 @@ impl Local {
             aftermath: RefCell::new(Aftermath::default()),
             ports: RefCell::new(Slab::new()),
             extensions: RefCell::new(FxHashMap::default()),
+            layer: OnceCell::new(),
             idle_probes: RefCell::new(Vec::new()),
             mails: Cell::new(0),
             parks: Cell::new(0),
@@ -249,6 +263,7 @@ impl Local {
                 Mail::Wake(target) => self.executor.wake(target),
                 Mail::Stop(pid) => self.executor.stop(pid),
                 Mail::Run(job) => contain("a job sent to a core", job),
+                Mail::Letter(letter) => contain("a letter to a core", || letter.open()),
                 Mail::WhenIdle(answer) => self.idle_probes.borrow_mut().push(answer),
                 Mail::End => self.ending.set(true),
             }
@@ -281,7 +296,8 @@ impl Local {
         loop {
             let due = self.timers.borrow_mut().pop_due(now);
             match due {
-                Some(waker) => waker.wake(),
+                Some(Due::Wake(waker)) => waker.wake(),
+                Some(Due::Run(job)) => contain("a job of a timer", job),
                 None => return,
             }
         }
@@ -304,12 +320,16 @@ impl Local {
         context::enter(self, || {
             self.executor.shut_down();
             self.ports.borrow_mut().clear();
+            if let Some(layer) = self.layer.get() {
+                contain("the upper layer of a core", || layer.core_ends());
+            }
             let extensions = self.extensions.take();
             contain("an extension of the core", || drop(extensions));
             self.mailbox.unpublish();
             self.driver.borrow_mut().shut_down();
             self.settle_driver();
-            self.timers.borrow_mut().clear();
+            let timers = self.timers.borrow_mut().clear();
+            contain("a timer of an ended core", || drop(timers));
             // Closed here and not with the last reference: whoever sends to an ended core must be refused, whatever
             // task has leaked.
             let inbox = self.inbox.replace(crossbeam_channel::never());
@@ -349,6 +369,19 @@ impl Local {
         drop(removed);
     }
 
+    /// The upper layer's own, made on first use.
+    ///
+    /// # Panics
+    /// When asked for two kinds.
+    #[inline]
+    pub(crate) fn layer<T: Layer>(&self, make: impl FnOnce() -> T) -> &T {
+        let layer: &dyn Any = &**self.layer.get_or_init(|| Box::new(make()));
+        match layer.downcast_ref() {
+            Some(layer) => layer,
+            None => unreachable!("there is one layer next above the runtime"),
+        }
+    }
+
     #[inline]
     pub(crate) fn id(&self) -> CoreId {
         self.mailbox.core()
@@ -373,8 +406,8 @@ impl Local {
         self.driver.borrow().seed()
     }
 
-    pub(crate) fn arm_timer(&self, at: Instant, waker: Waker) -> timer::DeadlineKey {
-        self.timers.borrow_mut().insert(at, waker)
+    pub(crate) fn arm_timer(&self, at: Instant, due: Due) -> timer::DeadlineKey {
+        self.timers.borrow_mut().insert(at, due)
     }
 
     /// Disarms; false when it has fired.
@@ -386,8 +419,8 @@ impl Local {
     /// Updates the waker of an armed timer; false when it has fired.
     pub(crate) fn update_timer(&self, key: timer::DeadlineKey, waker: &Waker) -> bool {
         let replaced = match self.timers.borrow_mut().get_mut(key) {
-            Some(kept) if kept.will_wake(waker) => return true,
-            Some(kept) => std::mem::replace(kept, waker.clone()),
+            Some(Due::Wake(kept)) if kept.will_wake(waker) => return true,
+            Some(kept) => std::mem::replace(kept, Due::Wake(waker.clone())),
             None => return false,
         };
         drop(replaced);

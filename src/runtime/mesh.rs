@@ -4,6 +4,7 @@
 //! is rung only when the core sleeps (see [`park`](super::park)). Nobody ever waits in here: sending is lock-free and
 //! unbounded.
 
+use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,10 +23,18 @@ pub(crate) enum Mail {
     Stop(RawPid),
     /// Runs on the core, inside a turn.
     Run(Box<dyn FnOnce() + Send>),
+    /// Opened on the core, inside a turn.
+    Letter(Box<dyn Letter>),
     /// To be answered with a count of the core's activity once the core has nothing left to run.
     WhenIdle(Sender<u64>),
     /// Ends the core.
     End,
+}
+
+/// A message that comes back whole when it cannot be delivered. One that is dropped unopened was on its way to a core
+/// that ended.
+pub(crate) trait Letter: Any + Send {
+    fn open(self: Box<Self>);
 }
 
 /// A core as its senders see it.
@@ -115,6 +124,21 @@ pub(crate) fn send_to(core: CoreId, mail: Mail) {
     if let Some(mailbox) = &*TABLE[usize::from(core.0)].load() {
         // Refused by a core that ends right now: what was meant for it is gone with it.
         let _ = mailbox.send(mail);
+    }
+}
+
+/// Sends a letter to a core by its id; it comes back when the core has ended.
+pub(crate) fn post<L: Letter>(core: CoreId, letter: L) -> Result<(), Box<L>> {
+    let letter = Box::new(letter);
+    let mailbox = TABLE[usize::from(core.0)].load();
+    let Some(mailbox) = &*mailbox else { return Err(letter) };
+    match mailbox.send(Mail::Letter(letter)) {
+        Ok(()) => Ok(()),
+        Err(Mail::Letter(letter)) => match (letter as Box<dyn Any>).downcast() {
+            Ok(letter) => Err(letter),
+            Err(_) => unreachable!("what was sent comes back"),
+        },
+        Err(_) => unreachable!("what was sent comes back"),
     }
 }
 

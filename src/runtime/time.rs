@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::context;
-use super::local::Local;
+use super::local::{Due, Local};
 use super::timer::DeadlineKey;
 
 /// The present time on the current core's clock; in a simulation that is the simulated one.
@@ -102,7 +102,7 @@ impl Future for Sleep {
         match self.armed {
             Armed::Fired => Poll::Ready(()),
             Armed::Not => {
-                self.armed = Armed::Yes(self.local.arm_timer(self.deadline, cx.waker().clone()));
+                self.armed = Armed::Yes(self.local.arm_timer(self.deadline, Due::Wake(cx.waker().clone())));
                 Poll::Pending
             }
             // The queue lets go of a timer only when its time has come.

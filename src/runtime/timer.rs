@@ -149,13 +149,13 @@ impl<T> DeadlineQueue<T> {
         if entry.generation == key.generation { entry.value.as_mut() } else { None }
     }
 
-    /// Drops every deadline and keeps the memory. Keys given out before match nothing from now on.
-    pub(crate) fn clear(&mut self) {
+    /// Gives up every deadline, for the caller to drop. Keys given out before match nothing from now on.
+    pub(crate) fn clear(&mut self) -> Vec<T> {
         self.run.clear();
         self.run_dead = 0;
         self.heap.clear();
-        self.entries.clear();
         self.free = NONE;
+        self.entries.drain(..).filter_map(|entry| entry.value).collect()
     }
 
     /// The instant of the earliest deadline, exactly.

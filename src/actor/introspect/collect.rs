@@ -1,11 +1,15 @@
 //! Asking cores for their actors.
 
+use std::any::Any;
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures_channel::oneshot;
 
 use super::info::{ActorInfo, CoreSnapshot, SNAPSHOT_FORMAT, Snapshot};
+use crate::actor::kit::Kit;
+use crate::actor::process::Process;
+use crate::runtime::executor::{Record, TaskView};
 use crate::runtime::local::Local;
 use crate::runtime::mesh::{self, Mail};
 use crate::runtime::{CoreId, RawPid, RuntimeHandle, context, handle, now, timeout, usage, yield_now};
@@ -29,15 +33,15 @@ const SLOTS_AT_ONCE: usize = 1024;
 /// # Examples
 /// ```
 /// use corelet::actor;
-/// use corelet::runtime::{Cores, Runtime, current_task, sleep, spawn};
+/// use corelet::runtime::{Cores, Runtime, sleep};
 /// use std::time::Duration;
 ///
 /// # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
 /// runtime.block_on(|| async {
-///     let child = spawn(sleep(Duration::from_secs(60)));
+///     let child = actor::spawn(sleep(Duration::from_secs(60)));
 ///     let snapshot = actor::snapshot().await;
-///     let seen = snapshot.actors().find(|actor| actor.pid == child.pid()).unwrap();
-///     assert_eq!(seen.parent, current_task());
+///     let seen = snapshot.actors().find(|actor| actor.pid == child).unwrap();
+///     assert_eq!(seen.parent, actor::myself());
 ///     assert!(snapshot.missing.is_empty());
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -109,7 +113,12 @@ pub async fn actor_info(pid: impl Into<RawPid>) -> Result<Option<ActorInfo>, Una
 }
 
 fn info(local: &Rc<Local>, pid: RawPid) -> Option<ActorInfo> {
-    local.executor().view(pid).map(ActorInfo::new)
+    local.executor().view(pid, describe)
+}
+
+fn describe(view: TaskView, record: Option<&Rc<dyn Record>>) -> ActorInfo {
+    let process = record.and_then(|record| (&**record as &dyn Any).downcast_ref::<Process>());
+    ActorInfo::new(view, process)
 }
 
 /// Runs on the core that was asked, as a task, so that a core with many actors goes on serving them meanwhile.
@@ -121,9 +130,9 @@ async fn collect(answer: oneshot::Sender<CoreSnapshot>) {
     let cpu_time = (!local.driver().is_simulated()).then(usage::thread_cpu_time);
     let mut actors = Vec::with_capacity(stats.executor.live);
     let mut slot = 0;
-    while executor.views(slot..slot + SLOTS_AT_ONCE, |view| {
+    while executor.views(slot..slot + SLOTS_AT_ONCE, |view, record| {
         if Some(view.pid) != myself {
-            actors.push(ActorInfo::new(view));
+            actors.push(describe(view, record));
         }
     }) {
         slot += SLOTS_AT_ONCE;
@@ -133,5 +142,6 @@ async fn collect(answer: oneshot::Sender<CoreSnapshot>) {
         }
     }
     // As above: nobody may listen any more.
-    let _ = answer.send(CoreSnapshot { core: local.id(), at, cpu_time, stats, actors });
+    let undelivered = Kit::of(&local).undelivered();
+    let _ = answer.send(CoreSnapshot { core: local.id(), at, cpu_time, stats, undelivered, actors });
 }

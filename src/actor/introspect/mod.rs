@@ -14,8 +14,11 @@
 
 mod collect;
 mod info;
+mod label;
 mod tree;
 
 pub use collect::{Unanswered, actor_info, snapshot, snapshot_of};
 pub use info::{ActorInfo, CoreSnapshot, SNAPSHOT_FORMAT, Snapshot};
+pub(crate) use label::label;
+pub use label::set_label;
 pub use tree::{Tree, TreeNode, tree, tree_from};

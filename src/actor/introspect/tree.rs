@@ -120,6 +120,7 @@ mod tests {
 
     use super::*;
     use crate::actor::introspect::info::{CoreSnapshot, SNAPSHOT_FORMAT};
+    use crate::actor::pid::Pid;
     use crate::runtime::{CoreId, CoreStats, RawPid, TaskState};
 
     fn pid(index: u32) -> RawPid {
@@ -128,14 +129,19 @@ mod tests {
 
     fn actor(index: u32, parent: Option<u32>) -> ActorInfo {
         ActorInfo {
-            pid: pid(index),
-            parent: parent.map(pid),
+            pid: pid(index).into(),
+            parent: parent.map(|parent| pid(parent).into()),
             state: TaskState::Parked,
             label: None,
+            traps_exits: false,
+            mailbox: 0,
+            monitors: 0,
+            links: 0,
+            joiners: 0,
             polls: 1,
             overruns: 0,
+            messages_received: 0,
             cycles: 0,
-            joiners: 0,
         }
     }
 
@@ -146,10 +152,11 @@ mod tests {
             at: std::time::Instant::now(),
             cpu_time: None,
             stats: CoreStats::default(),
+            undelivered: 0,
             actors: actors
                 .iter()
                 .map(|(index, parent)| actor(*index, *parent))
-                .filter(|actor| actor.pid.core.0 == core)
+                .filter(|actor| actor.pid.core().get() == core)
                 .collect(),
         };
         Snapshot { format: SNAPSHOT_FORMAT, cores: vec![core(0), core(1)], missing: Vec::new() }
@@ -158,7 +165,7 @@ mod tests {
     /// The tree as indices, depths and marks of orphans.
     fn shape(actors: &[(u32, Option<u32>)]) -> Vec<(u32, u32, bool)> {
         let tree = tree_from(snapshot(actors));
-        tree.nodes.iter().map(|node| (node.actor.pid.index, node.depth, node.orphaned)).collect()
+        tree.nodes.iter().map(|node| (node.actor.pid.raw().index, node.depth, node.orphaned)).collect()
     }
 
     #[test]
@@ -170,7 +177,7 @@ mod tests {
 
         let tree = tree_from(snapshot(&actors));
         let indices = |nodes: &mut dyn Iterator<Item = &TreeNode>| {
-            nodes.map(|node| node.actor.pid.index).collect::<Vec<_>>()
+            nodes.map(|node| node.actor.pid.raw().index).collect::<Vec<_>>()
         };
         assert_eq!(indices(&mut tree.roots()), [0, 8]);
         assert_eq!(indices(&mut tree.children(0)), [2, 6]);
@@ -187,7 +194,8 @@ mod tests {
     #[test]
     fn the_next_tenant_of_a_slot_adopts_nobody() {
         let mut snapshot = snapshot(&[(0, None), (2, Some(0))]);
-        snapshot.cores[0].actors[0].pid.generation += 1;
+        let next = RawPid { generation: 8, ..pid(0) };
+        snapshot.cores[0].actors[0].pid = next.into();
         let tree = tree_from(snapshot);
         assert!(tree.nodes.iter().all(|node| node.depth == 0));
         assert_eq!(tree.nodes.iter().filter(|node| node.orphaned).count(), 1);
@@ -216,8 +224,8 @@ mod tests {
         ) {
             let actors: Vec<_> = (0..).zip(parents).collect();
             let tree = tree_from(snapshot(&actors));
-            let mut seen: Vec<u32> = tree.nodes.iter().map(|node| node.actor.pid.index).collect();
-            let mut path: Vec<RawPid> = Vec::new();
+            let mut seen: Vec<u32> = tree.nodes.iter().map(|node| node.actor.pid.raw().index).collect();
+            let mut path: Vec<Pid> = Vec::new();
             for node in &tree.nodes {
                 prop_assert!(node.depth as usize <= path.len());
                 path.truncate(node.depth as usize);

@@ -19,7 +19,7 @@ use slab::Slab;
 
 use cycles::Meter;
 pub(crate) use look::TaskView;
-pub(crate) use task::{Joinable, contain, panic_message};
+pub(crate) use task::{Ending, Joinable, Record, contain, panic_message};
 use task::{Run, Task};
 use waker::WakeTarget;
 
@@ -82,6 +82,8 @@ pub(crate) struct Executor {
     current: Cell<Option<Short>>,
     budget: Cell<u32>,
     meter: Meter,
+    /// Messages that the running task has received in this poll.
+    received: Cell<u32>,
     spawned: Cell<u64>,
 }
 
@@ -106,6 +108,7 @@ impl Executor {
             current: Cell::new(None),
             budget: Cell::new(BUDGET),
             meter: Meter::default(),
+            received: Cell::new(0),
             spawned: Cell::new(0),
         }
     }
@@ -212,6 +215,10 @@ impl Executor {
             header.overruns.set(header.overruns.get().wrapping_add(1));
             add(&self.overruns, 1);
         }
+        let received = self.received.take();
+        if received != 0 {
+            add(&header.received, received.into());
+        }
         if ended {
             self.retire(target.index(), task);
         } else if header.state.get() == TaskState::Notified {
@@ -229,6 +236,7 @@ impl Executor {
         add(&self.finished, 1);
         let entry = self.tasks.borrow_mut().remove(index);
         drop(entry);
+        task.tell_record(false);
         // With the last reference goes a result that nobody waits for: user code, so not under a borrow.
         if Rc::strong_count(&task) == 1 {
             contain("a task's result", || drop(task));
@@ -250,6 +258,7 @@ impl Executor {
             add(&self.finished, tasks.len() as u64);
             for task in tasks {
                 task.cancel();
+                task.tell_record(true);
                 contain("a task's result", || drop(task));
             }
         }
@@ -265,6 +274,33 @@ impl Executor {
         }
         self.budget.set(left - 1);
         true
+    }
+
+    /// Whether the running task is to be stopped.
+    pub(crate) fn must_stop(&self) -> bool {
+        self.current().and_then(|pid| self.with_task(pid, |task| task.header.stop.get())).unwrap_or(false)
+    }
+
+    /// Counts a message for the running task. Outside a task it counts for nobody.
+    #[inline]
+    pub(crate) fn count_received(&self) {
+        self.received.set(self.received.get() + u32::from(self.current.get().is_some()));
+    }
+
+    /// Shows the record of a live task to `look`, under a borrow: no user code may run in there. None when the task
+    /// has ended; `look` gets none when it has no record yet.
+    #[inline]
+    pub(crate) fn with_record<R>(
+        &self,
+        pid: RawPid,
+        look: impl FnOnce(Option<&Rc<dyn Record>>) -> R,
+    ) -> Option<R> {
+        self.with_task(pid, |task| look(task.header.record.get()))
+    }
+
+    /// Gives a live task its record; false when it has ended or has one.
+    pub(crate) fn set_record(&self, pid: RawPid, record: Rc<dyn Record>) -> bool {
+        self.with_task(pid, |task| task.header.record.set(record).is_ok()).unwrap_or(false)
     }
 
     /// A poll that is no task's begins.

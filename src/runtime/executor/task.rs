@@ -8,10 +8,11 @@
 #![allow(unsafe_code)]
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use super::cycles::Cycles;
@@ -34,7 +35,29 @@ pub(super) struct Header {
     pub(super) polls: Cell<u64>,
     pub(super) overruns: Cell<u32>,
     pub(super) cycles: Cycles,
+    pub(super) received: Cell<u64>,
+    pub(super) record: OnceCell<Rc<dyn Record>>,
     joiner: Cell<Option<Waker>>,
+}
+
+/// What an upper layer keeps with a task, from when it first has something to keep until the task has ended.
+pub(crate) trait Record: Any {
+    /// The task has ended: its future is dropped, and its identity names nobody any more. Called once, on its core,
+    /// with nothing borrowed.
+    fn ended(self: Rc<Self>, ending: Ending);
+}
+
+/// How a task ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Its future returned.
+    Returned,
+    /// It was stopped.
+    Stopped,
+    /// It panicked, with this text.
+    Panicked(String),
+    /// Its core ended first.
+    CoreEnded,
 }
 
 impl Header {
@@ -64,6 +87,8 @@ pub(super) trait Run {
     fn poll(&self, cx: &mut Context<'_>) -> bool;
     /// Drops the future and leaves `Cancelled` as the result; false when the task had ended.
     fn cancel(&self) -> bool;
+    /// How the task ended, while its result is there.
+    fn ending(&self) -> Ending;
 }
 
 /// What a join handle sees of a task.
@@ -98,6 +123,8 @@ impl<F: Future> Task<StageCell<F>> {
             polls: Cell::new(0),
             overruns: Cell::new(0),
             cycles: Cycles::default(),
+            received: Cell::new(0),
+            record: OnceCell::new(),
             detached: Cell::new(false),
             joiner: Cell::new(None),
         };
@@ -120,6 +147,15 @@ impl<S: Run + ?Sized> Task<S> {
     pub(super) fn cancel(&self) {
         if self.stage.cancel() {
             self.wake_joiner();
+        }
+    }
+
+    /// Tells the record, if there is one, how the task ended.
+    #[inline]
+    pub(super) fn tell_record(&self, core_ends: bool) {
+        if let Some(record) = self.header.record.get() {
+            let ending = if core_ends { Ending::CoreEnded } else { self.stage.ending() };
+            Rc::clone(record).ended(ending);
         }
     }
 
@@ -185,6 +221,13 @@ impl<F: Future> Run for StageCell<F> {
             self.finish(Err(JoinError::cancelled()));
         }
         running
+    }
+
+    fn ending(&self) -> Ending {
+        match &*self.0.borrow() {
+            Stage::Finished(Err(error)) => error.panic_text().map_or(Ending::Stopped, Ending::Panicked),
+            _ => Ending::Returned,
+        }
     }
 }
 

@@ -1,0 +1,88 @@
+//! What the actor kit keeps on each core.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::Waker;
+
+use slab::Slab;
+
+use super::channel::{AnyQueue, ChannelKey};
+use super::monitor::FarMonitors;
+use crate::runtime::local::{Layer, Local};
+
+/// The kit of one core, reached on its thread only.
+pub(crate) struct Kit {
+    channels: RefCell<Slab<Channel>>,
+    generation: Cell<u32>,
+    far_monitors: FarMonitors,
+    undelivered: Cell<u64>,
+}
+
+struct Channel {
+    generation: u32,
+    queue: Rc<dyn AnyQueue>,
+}
+
+impl Layer for Kit {
+    fn core_ends(&self) {
+        // Receivers went with their tasks; what is left belongs to receivers that have leaked.
+        let channels = std::mem::take(&mut *self.channels.borrow_mut());
+        drop(channels);
+        self.far_monitors.clear();
+    }
+}
+
+impl Kit {
+    /// The kit of `local`.
+    #[inline]
+    pub(crate) fn of(local: &Local) -> &Kit {
+        local.layer(|| Kit {
+            channels: RefCell::new(Slab::new()),
+            generation: Cell::new(0),
+            far_monitors: FarMonitors::default(),
+            undelivered: Cell::new(0),
+        })
+    }
+
+    pub(crate) fn enter_channel(&self, queue: Rc<dyn AnyQueue>) -> ChannelKey {
+        let generation = self.generation.get().wrapping_add(1);
+        self.generation.set(generation);
+        let index = self.channels.borrow_mut().insert(Channel { generation, queue });
+        ChannelKey { index: index as u32, generation }
+    }
+
+    #[inline]
+    pub(crate) fn channel(&self, key: ChannelKey) -> Option<Rc<dyn AnyQueue>> {
+        let channels = self.channels.borrow();
+        let channel =
+            channels.get(key.index as usize).filter(|channel| channel.generation == key.generation)?;
+        Some(Rc::clone(&channel.queue))
+    }
+
+    pub(crate) fn remove_channel(&self, key: ChannelKey) {
+        let mut channels = self.channels.borrow_mut();
+        if channels.get(key.index as usize).is_some_and(|channel| channel.generation == key.generation) {
+            let removed = channels.remove(key.index as usize);
+            drop(channels);
+            drop(removed);
+        }
+    }
+
+    /// The last sender of a channel is gone. Whoever reads it is to be woken.
+    pub(crate) fn abandon_channel(&self, key: ChannelKey) -> Option<Waker> {
+        self.channel(key)?.abandon()
+    }
+
+    pub(crate) fn far_monitors(&self) -> &FarMonitors {
+        &self.far_monitors
+    }
+
+    /// A message arrived from elsewhere for an actor or a receiver that is gone, or for a full mailbox.
+    pub(crate) fn count_undelivered(&self) {
+        self.undelivered.set(self.undelivered.get() + 1);
+    }
+
+    pub(crate) fn undelivered(&self) -> u64 {
+        self.undelivered.get()
+    }
+}

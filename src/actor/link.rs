@@ -1,0 +1,225 @@
+//! Links: two actors that share their fate.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::rc::Rc;
+use std::task::Poll;
+
+use super::channel::{AnyQueue, Queue};
+use super::exit::{Exit, ExitReason};
+use super::process::Process;
+use super::spawn::own_process;
+use crate::runtime::local::Local;
+use crate::runtime::mesh::{self, Letter};
+use crate::runtime::{RawPid, context};
+
+/// Links the calling actor with another, on whatever core. When one of them ends [abnormally](ExitReason::is_abnormal),
+/// the other is stopped with the same reason, unless it [traps exits](trap_exits): then it is told, also of a normal end.
+/// Linking twice is linking once.
+///
+/// To link with an actor that has ended is an exit of [`ExitReason::NoProcess`], as if it had ended just now.
+///
+/// # Panics
+/// When not called in a task of a core.
+#[track_caller]
+pub fn link(pid: impl Into<RawPid>) {
+    let other = pid.into();
+    let (local, me) = own_process();
+    if other == me.pid() || !note(&me, other) {
+        return;
+    }
+    if other.core() == local.id() {
+        match Process::of(&local, other) {
+            Some(other) => {
+                note(&other, me.pid());
+            }
+            None => signal(me.pid(), other, ExitReason::NoProcess),
+        }
+        return;
+    }
+    // A request that does not arrive says so as it is dropped.
+    drop(mesh::post(other.core(), LinkRequest { from: me.pid(), to: other, answered: false }));
+}
+
+/// Takes a link back. An exit of the other that had not taken effect is without effect from now on.
+///
+/// # Panics
+/// When not called in a task of a core.
+#[track_caller]
+pub fn unlink(pid: impl Into<RawPid>) {
+    let other = pid.into();
+    let (local, me) = own_process();
+    if !forget(&me, other) {
+        return;
+    }
+    if other.core() == local.id() {
+        if let Some(Some(other)) = Process::find(&local, other) {
+            forget(&other, me.pid());
+        }
+        return;
+    }
+    // Refused by a core that has ended, and the link with it.
+    let _ = mesh::post(other.core(), Unlink { from: me.pid(), to: other });
+}
+
+/// From now on exits of linked actors do not stop the calling actor: it receives them as messages. While the returned
+/// [`Exits`] lives; when it is dropped, exits stop the actor again.
+///
+/// # Panics
+/// When not called in a task of a core, or when the actor traps exits already.
+#[track_caller]
+pub fn trap_exits() -> Exits {
+    let (_, me) = own_process();
+    let queue = Rc::new(Queue::new(usize::MAX));
+    queue.publish();
+    let kept = me.bonds().exits.replace(Some(Rc::clone(&queue)));
+    assert!(kept.is_none(), "the actor traps exits already");
+    Exits { process: me, queue }
+}
+
+/// The trapped exits of linked actors, none of which is ever lost; made by [`trap_exits`].
+///
+/// # Drop
+/// Exits stop the actor again from now on. Those that were not received are dropped.
+pub struct Exits {
+    process: Rc<Process>,
+    queue: Rc<Queue<Exit>>,
+}
+
+impl Exits {
+    /// The next exit of a linked actor.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: an exit is taken when the future is ready, never before.
+    pub fn recv(&mut self) -> impl Future<Output = Exit> + '_ {
+        // The queue counts as published for as long as this lives, so it never runs dry for good.
+        poll_fn(|cx| match self.queue.poll_pop(cx) {
+            Poll::Ready(Some(exit)) => Poll::Ready(exit),
+            _ => Poll::Pending,
+        })
+    }
+
+    /// The next exit, if one has come.
+    pub fn try_recv(&mut self) -> Option<Exit> {
+        self.queue.take_counted()
+    }
+}
+
+impl Drop for Exits {
+    fn drop(&mut self) {
+        self.process.bonds().exits.replace(None);
+        drop(self.queue.close());
+    }
+}
+
+impl fmt::Debug for Exits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exits").field("len", &self.queue.depth()).finish()
+    }
+}
+
+/// Enters a link; false when it was there.
+fn note(process: &Process, other: RawPid) -> bool {
+    let mut links = process.bonds().links.borrow_mut();
+    let new = !links.contains(&other);
+    if new {
+        links.push(other);
+    }
+    new
+}
+
+/// Removes a link; false when there was none.
+fn forget(process: &Process, other: RawPid) -> bool {
+    let mut links = process.bonds().links.borrow_mut();
+    let place = links.iter().position(|linked| *linked == other);
+    if let Some(place) = place {
+        links.swap_remove(place);
+    }
+    place.is_some()
+}
+
+/// Links two actors of this core, neither of which has run on since.
+pub(super) fn tie(one: &Process, other: &Process) {
+    note(one, other.pid());
+    note(other, one.pid());
+}
+
+/// Tells `to` that `from`, to which it is linked, has ended.
+pub(super) fn signal(to: RawPid, from: RawPid, reason: ExitReason) {
+    let here = context::with(|local| (local.id() == to.core()).then(|| Rc::clone(local))).flatten();
+    match here {
+        Some(local) => take_effect(&local, to, from, reason),
+        // Refused by a core that has ended: nobody is linked there any more.
+        None => drop(mesh::post(to.core(), ExitSignal { to, from, reason })),
+    }
+}
+
+fn take_effect(local: &Rc<Local>, to: RawPid, from: RawPid, reason: ExitReason) {
+    let Some(Some(process)) = Process::find(local, to) else { return };
+    // Not linked any more: the signal was overtaken by an unlink.
+    if !forget(&process, from) {
+        return;
+    }
+    let trapped = process.bonds().exits.borrow().clone();
+    if let Some(exits) = trapped {
+        // Closed only together with the trap.
+        if let Ok(Some(reader)) = exits.push(Exit::new(from, reason)) {
+            reader.wake();
+        }
+    } else if reason.is_abnormal() {
+        process.set_reason(reason);
+        context::stop(to);
+    }
+}
+
+/// Asks the core of `to` for its half of a link.
+struct LinkRequest {
+    from: RawPid,
+    to: RawPid,
+    answered: bool,
+}
+
+impl Letter for LinkRequest {
+    fn open(mut self: Box<Self>) {
+        self.answered = true;
+        match Process::of(&context::current(), self.to) {
+            Some(process) => {
+                note(&process, self.from);
+            }
+            None => signal(self.from, self.to, ExitReason::NoProcess),
+        }
+    }
+}
+
+impl Drop for LinkRequest {
+    fn drop(&mut self) {
+        if !self.answered {
+            signal(self.from, self.to, ExitReason::CoreEnded);
+        }
+    }
+}
+
+struct Unlink {
+    from: RawPid,
+    to: RawPid,
+}
+
+impl Letter for Unlink {
+    fn open(self: Box<Self>) {
+        if let Some(Some(process)) = Process::find(&context::current(), self.to) {
+            forget(&process, self.from);
+        }
+    }
+}
+
+struct ExitSignal {
+    to: RawPid,
+    from: RawPid,
+    reason: ExitReason,
+}
+
+impl Letter for ExitSignal {
+    fn open(self: Box<Self>) {
+        take_effect(&context::current(), self.to, self.from, self.reason);
+    }
+}

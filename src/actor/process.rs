@@ -1,0 +1,153 @@
+//! What the kit keeps of one actor, on its core: where its mail goes, who watches it, whom it is linked to.
+//!
+//! Made when there is first something to keep. It lives until the actor has ended, and then tells whoever has to know.
+
+use std::any::{Any, TypeId};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+
+use slab::Slab;
+use smallvec::SmallVec;
+
+use super::channel::{AnyQueue, Queue, Refused};
+use super::exit::{Exit, ExitReason};
+use super::link;
+use super::monitor::Watcher;
+use super::send::SendError;
+use crate::runtime::RawPid;
+use crate::runtime::executor::{Ending, Record};
+use crate::runtime::local::Local;
+
+pub(crate) struct Process {
+    pid: RawPid,
+    /// Where mail goes: one queue for each type of message.
+    mail: RefCell<SmallVec<[Rc<dyn AnyQueue>; 1]>>,
+    bonds: OnceCell<Box<Bonds>>,
+}
+
+/// What few actors have.
+#[derive(Default)]
+pub(crate) struct Bonds {
+    pub(crate) watchers: RefCell<Slab<Watcher>>,
+    pub(crate) links: RefCell<Vec<RawPid>>,
+    /// Where trapped exits go.
+    pub(crate) exits: RefCell<Option<Rc<Queue<Exit>>>>,
+    /// Why it will have been stopped, where that is not only because somebody asked.
+    reason: RefCell<Option<ExitReason>>,
+    /// What it is called in lists.
+    label: RefCell<Option<Arc<str>>>,
+    ended: Cell<bool>,
+}
+
+impl Process {
+    /// The record of a live actor, made if there is none; none when the actor has ended.
+    pub(crate) fn of(local: &Local, pid: RawPid) -> Option<Rc<Process>> {
+        if let Some(process) = Process::find(local, pid)? {
+            return Some(process);
+        }
+        let process = Rc::new(Process { pid, mail: RefCell::new(SmallVec::new()), bonds: OnceCell::new() });
+        local.executor().set_record(pid, Rc::clone(&process) as Rc<dyn Record>).then_some(process)
+    }
+
+    /// As [`of`](Process::of), but makes none: the inner option is none for an actor without a record.
+    pub(crate) fn find(local: &Local, pid: RawPid) -> Option<Option<Rc<Process>>> {
+        local.executor().with_record(pid, |record| {
+            let record = Rc::clone(record?) as Rc<dyn Any>;
+            record.downcast().ok()
+        })
+    }
+
+    pub(crate) fn pid(&self) -> RawPid {
+        self.pid
+    }
+
+    pub(crate) fn bonds(&self) -> &Bonds {
+        self.bonds.get_or_init(Box::default)
+    }
+
+    /// Mail of type `M` goes to `queue` from now on.
+    pub(crate) fn publish<M: 'static>(&self, queue: &Rc<Queue<M>>) {
+        queue.publish();
+        let queue = Rc::clone(queue) as Rc<dyn AnyQueue>;
+        let mut mail = self.mail.borrow_mut();
+        let replaced = match mail.iter_mut().find(|kept| is_of::<M>(&***kept)) {
+            Some(kept) => Some(std::mem::replace(kept, queue)),
+            None => {
+                mail.push(queue);
+                None
+            }
+        };
+        drop(mail);
+        drop(replaced);
+    }
+
+    /// Puts a message into the mailbox of its type. Whoever reads is to be woken by the caller, outside all borrows.
+    #[inline]
+    pub(crate) fn push<M: 'static>(&self, message: M) -> Result<Option<Waker>, SendError<M>> {
+        let mail = self.mail.borrow();
+        for queue in &*mail {
+            if let Some(queue) = (&**queue as &dyn Any).downcast_ref::<Queue<M>>() {
+                return queue.push(message).map_err(|refused| match refused {
+                    Refused::Full(message) => SendError::Full(message),
+                    Refused::Closed(message) => SendError::Closed(message),
+                });
+            }
+        }
+        Err(SendError::NoChannel(message))
+    }
+
+    /// Messages in its published mailboxes.
+    pub(crate) fn depth(&self) -> usize {
+        self.mail.borrow().iter().map(|queue| queue.depth()).sum()
+    }
+
+    /// Why it will have been stopped, if it is stopped. The first reason stands.
+    pub(crate) fn set_reason(&self, reason: ExitReason) {
+        self.bonds().reason.borrow_mut().get_or_insert(reason);
+    }
+
+    pub(crate) fn set_label(&self, label: Arc<str>) {
+        self.bonds().label.replace(Some(label));
+    }
+
+    pub(crate) fn label(&self) -> Option<Arc<str>> {
+        self.bonds.get()?.label.borrow().clone()
+    }
+
+    pub(crate) fn traps_exits(&self) -> bool {
+        self.bonds.get().is_some_and(|bonds| bonds.exits.borrow().is_some())
+    }
+
+    pub(crate) fn monitors(&self) -> usize {
+        self.bonds.get().map_or(0, |bonds| bonds.watchers.borrow().len())
+    }
+
+    pub(crate) fn links(&self) -> usize {
+        self.bonds.get().map_or(0, |bonds| bonds.links.borrow().len())
+    }
+}
+
+fn is_of<M: 'static>(queue: &dyn AnyQueue) -> bool {
+    (queue as &dyn Any).type_id() == TypeId::of::<Queue<M>>()
+}
+
+impl Record for Process {
+    fn ended(self: Rc<Self>, ending: Ending) {
+        let Some(bonds) = self.bonds.get() else { return };
+        debug_assert!(!bonds.ended.replace(true), "an actor ends once");
+        let reason = match ending {
+            Ending::Returned => ExitReason::Normal,
+            Ending::Stopped => bonds.reason.take().unwrap_or(ExitReason::Stopped),
+            Ending::Panicked(text) => ExitReason::Panicked(text.into()),
+            Ending::CoreEnded => ExitReason::CoreEnded,
+        };
+        for (_, watcher) in bonds.watchers.take() {
+            watcher.tell(self.pid, reason.clone());
+        }
+        for linked in bonds.links.take() {
+            link::signal(linked, self.pid, reason.clone());
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Sending to an actor by its pid.
+
+use super::kit::Kit;
+use super::pid::{Addressable, Erased, Pid};
+use super::process::Process;
+use crate::runtime::RawPid;
+use crate::runtime::context;
+use crate::runtime::executor::contain;
+use crate::runtime::local::Local;
+use crate::runtime::mesh::{self, Letter};
+
+use std::any::Any;
+use std::fmt;
+use std::rc::Rc;
+
+/// Why a message was not sent. It comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SendError<M> {
+    /// Nobody has the name.
+    Unresolved(M),
+    /// The group has no live member.
+    NoMember(M),
+    /// The actor has ended. A new one in its place is never taken for it.
+    Dead(M),
+    /// The actor lives and has no mailbox for messages of this type.
+    NoChannel(M),
+    /// The receiver was dropped.
+    Closed(M),
+    /// A bounded mailbox is full.
+    Full(M),
+}
+
+impl<M> SendError<M> {
+    /// The message.
+    pub fn into_inner(self) -> M {
+        match self {
+            SendError::Unresolved(message)
+            | SendError::NoMember(message)
+            | SendError::Dead(message)
+            | SendError::NoChannel(message)
+            | SendError::Closed(message)
+            | SendError::Full(message) => message,
+        }
+    }
+
+    /// Whether there was no room: the same message may get in later.
+    pub fn is_full(&self) -> bool {
+        matches!(self, SendError::Full(_))
+    }
+
+    /// Whether the same send to the same actor can never succeed.
+    pub fn is_final(&self) -> bool {
+        matches!(self, SendError::Dead(_) | SendError::Closed(_))
+    }
+
+    fn parts(&self) -> (&'static str, &'static str) {
+        match self {
+            SendError::Unresolved(_) => ("Unresolved", "nobody has this name"),
+            SendError::NoMember(_) => ("NoMember", "the group has no live member"),
+            SendError::Dead(_) => ("Dead", "the actor has ended"),
+            SendError::NoChannel(_) => ("NoChannel", "the actor has no mailbox for messages of this type"),
+            SendError::Closed(_) => ("Closed", "the receiver was dropped"),
+            SendError::Full(_) => ("Full", "the mailbox is full"),
+        }
+    }
+}
+
+// Written by hand so that a message need not be `Debug`.
+impl<M> fmt::Debug for SendError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}(..)", self.parts().0)
+    }
+}
+
+impl<M> fmt::Display for SendError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.parts().1)
+    }
+}
+
+impl<M> std::error::Error for SendError<M> {}
+
+/// Sends to exactly this actor, without waiting.
+///
+/// On the actor's own core the answer is the truth. From elsewhere the message is on its way when this returns, and the
+/// sender learns of its fate only as in Erlang, by a reply or a [`monitor`](super::monitor): a message that finds its actor
+/// dead, its mailbox full or no mailbox of its type when it arrives is dropped, and
+/// [counted](super::undelivered).
+///
+/// # Errors
+/// Gives the message back: [`SendError::Dead`] when the actor, or its core, has ended; [`SendError::NoChannel`] when it has no
+/// mailbox of this type; [`SendError::Closed`] when it dropped the receiver; [`SendError::Full`].
+#[inline]
+pub fn send_to<A: Addressable>(pid: Pid<A>, message: A::Msg) -> Result<(), SendError<A::Msg>> {
+    send_raw(pid.raw(), message)
+}
+
+/// As [`send_to`], where the type of the message is known and the kind of the actor is not.
+///
+/// # Errors
+/// As [`send_to`]: [`SendError::NoChannel`] when the actor does not understand messages of this type.
+#[inline]
+pub fn send_dyn<M: Send + 'static>(pid: Pid<Erased>, message: M) -> Result<(), SendError<M>> {
+    send_raw(pid.raw(), message)
+}
+
+/// How many messages from elsewhere the current core has dropped as they arrived: their actor or receiver was gone, or a
+/// bounded mailbox was full. None outside a turn of a core.
+pub fn undelivered() -> Option<u64> {
+    context::with(|local| Kit::of(local).undelivered())
+}
+
+#[inline]
+fn send_raw<M: Send + 'static>(pid: RawPid, message: M) -> Result<(), SendError<M>> {
+    let mut message = Some(message);
+    let here = context::with(|local| {
+        let message = if local.id() == pid.core() { message.take() } else { None };
+        message.map(|message| push(local, pid, message))
+    });
+    match (here.flatten(), message) {
+        (Some(Ok(reader)), _) => {
+            // Woken only now: a waker may be a user's, and nothing of the core is borrowed any more.
+            if let Some(reader) = reader {
+                reader.wake();
+            }
+            Ok(())
+        }
+        (Some(Err(refused)), _) => Err(refused),
+        (None, Some(message)) => mesh::post(pid.core(), Addressed { pid, message })
+            .map_err(|returned| SendError::Dead(returned.message)),
+        (None, None) => unreachable!("the message is sent or kept"),
+    }
+}
+
+/// Puts a message into a mailbox of this core.
+#[inline]
+fn push<M: 'static>(
+    local: &Rc<Local>,
+    pid: RawPid,
+    message: M,
+) -> Result<Option<std::task::Waker>, SendError<M>> {
+    let mut message = Some(message);
+    let pushed = local.executor().with_record(pid, |record| {
+        let process = record.and_then(|record| (&**record as &dyn Any).downcast_ref::<Process>());
+        Some(match process {
+            Some(process) => process.push(message.take()?),
+            None => Err(SendError::NoChannel(message.take()?)),
+        })
+    });
+    match (pushed.flatten(), message) {
+        (Some(pushed), _) => pushed,
+        (None, Some(message)) => Err(SendError::Dead(message)),
+        (None, None) => unreachable!("the message is pushed or kept"),
+    }
+}
+
+/// A message on its way to an actor of another core.
+struct Addressed<M> {
+    pid: RawPid,
+    message: M,
+}
+
+impl<M: Send + 'static> Letter for Addressed<M> {
+    fn open(self: Box<Self>) {
+        let Addressed { pid, message } = *self;
+        let local = context::current();
+        match push(&local, pid, message) {
+            Ok(Some(reader)) => reader.wake(),
+            Ok(None) => {}
+            Err(refused) => {
+                Kit::of(&local).count_undelivered();
+                contain("a message that came too late", || drop(refused));
+            }
+        }
+    }
+}

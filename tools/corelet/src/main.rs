@@ -2,6 +2,7 @@
 
 mod cli;
 mod doctor;
+mod top;
 
 use std::process::ExitCode;
 
@@ -12,5 +13,6 @@ use cli::{Cli, Command};
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Doctor(options) => doctor::run(&options),
+        Command::Top(options) => top::run(&options),
     }
 }

@@ -4,9 +4,10 @@ mod support;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
-use corelet::actor::{self, Addressable, Down, ExitReason, Pid, SendError, channel};
-use corelet::runtime::yield_now;
+use corelet::actor::{self, Addressable, CallError, Down, ExitReason, Pid, SendError, channel};
+use corelet::runtime::{core_stats, yield_now};
 use support::{on_cores, poll_until, soon};
 
 enum Numbers {}
@@ -147,5 +148,69 @@ fn a_failed_send_gives_the_message_back() {
         assert_eq!(successor.raw().index(), pid.raw().index(), "the slot is used again");
         assert_eq!(actor::send_to(pid, 3), Err(SendError::Dead(3)));
         actor::request_stop(successor);
+    });
+}
+
+enum Doubler {}
+
+impl Addressable for Doubler {
+    type Msg = (u64, actor::Reply<u64>);
+}
+
+#[test]
+fn a_call_is_answered_or_says_why_not() {
+    on_cores(2, async |runtime, cores| {
+        for core in cores {
+            let doubler = soon(actor::spawn_addr_on::<Doubler, _, _>(&runtime, core, async |mut inbox| {
+                while let Ok((number, reply)) = inbox.recv().await {
+                    match number {
+                        0 => drop(reply),
+                        1 => panic!("on purpose"),
+                        number => reply.send(2 * number),
+                    }
+                }
+            }))
+            .await
+            .unwrap();
+            for number in 2..100 {
+                assert_eq!(soon(actor::call(doubler, |reply| (number, reply))).await, Ok(2 * number));
+            }
+            assert_eq!(soon(actor::call(doubler, |reply| (0, reply))).await, Err(CallError::NoReply));
+            // The second is in the mailbox when the first makes its actor panic.
+            let calls = [1, 2].map(|number| {
+                actor::spawn_monitor(async move {
+                    assert_eq!(actor::call(doubler, |reply| (number, reply)).await, Err(CallError::NoReply));
+                })
+            });
+            for (_, end) in calls {
+                assert_eq!(soon(end).await.reason, ExitReason::Normal);
+            }
+            let error = soon(actor::call(doubler, |reply| (2, reply))).await.unwrap_err();
+            assert!(matches!(error, CallError::Dead | CallError::NoReply));
+        }
+    });
+}
+
+#[test]
+fn an_answer_that_comes_too_late_goes_to_nobody() {
+    on_cores(1, async |_, _| {
+        let (slips, mut kept) = channel::unbounded();
+        let slow = actor::spawn_addr::<Doubler, _, _>(async move |mut inbox| {
+            while let Ok((number, reply)) = inbox.recv().await {
+                slips.send((number, reply)).unwrap();
+            }
+        });
+        let limit = Duration::from_millis(1);
+        assert_eq!(actor::call_timeout(slow, limit, |reply| (1, reply)).await, Err(CallError::Timeout));
+        assert_eq!(core_stats().unwrap().timers, 0);
+        let (_, late) = kept.recv().await.unwrap();
+        let next = actor::spawn_monitor(async move {
+            assert_eq!(actor::call(slow, |reply| (2, reply)).await, Ok(4));
+        });
+        let (number, reply) = kept.recv().await.unwrap();
+        late.send(77);
+        yield_now().await;
+        reply.send(2 * number);
+        assert_eq!(soon(next.1).await.reason, ExitReason::Normal);
     });
 }

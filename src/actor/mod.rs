@@ -53,17 +53,24 @@
 //!
 //! Never: run a user's code while a core's cell is borrowed, drop an exit signal, or make a sender wait for another core.
 
+mod call;
 pub mod channel;
 mod exit;
 mod introspect;
 mod kit;
 mod link;
+mod links;
 mod monitor;
+mod monitors;
 mod pid;
 mod process;
 mod send;
+pub mod server;
 mod spawn;
+pub mod supervisor;
+mod watch;
 
+pub use call::{Answer, CallError, Reply, call, call_timeout, reply};
 pub use exit::{Down, Exit, ExitReason};
 pub(crate) use introspect::label;
 pub use introspect::{
@@ -72,6 +79,7 @@ pub use introspect::{
 };
 pub use link::{Exits, link, trap_exits, unlink};
 pub use monitor::{Monitor, monitor};
+pub use monitors::Monitors;
 pub use pid::{Addressable, Erased, Incarnation, NodeId, Pid};
 pub use send::{SendError, send_dyn, send_to, undelivered};
 pub use spawn::{

@@ -140,6 +140,9 @@ pub struct Actor {
     /// Who spawned it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Pid>,
+    /// Whose child it is, if a supervisor looks after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supervisor: Option<Pid>,
     /// Where it stands.
     pub state: State,
     /// What it is called in lists.
@@ -298,6 +301,7 @@ impl From<&ActorInfo> for Actor {
         Actor {
             pid: Pid(info.pid.raw()),
             parent: info.parent.map(|parent| Pid(parent.raw())),
+            supervisor: info.supervisor.map(|supervisor| Pid(supervisor.raw())),
             state: info.state.into(),
             label: info.label.as_deref().map(str::to_owned),
             traps_exits: info.traps_exits,

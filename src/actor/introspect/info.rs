@@ -57,6 +57,8 @@ pub struct ActorInfo {
     pub pid: Pid,
     /// Who spawned it; none when no task did. It may have ended since.
     pub parent: Option<Pid>,
+    /// Whose child it is, if a supervisor looks after it.
+    pub supervisor: Option<Pid>,
     /// Whether it runs, is ready to run, or waits.
     pub state: TaskState,
     /// What it is called in lists, where it or its spawner said so: see [`set_label`](super::set_label).
@@ -87,6 +89,7 @@ impl ActorInfo {
         ActorInfo {
             pid: view.pid.into(),
             parent: view.parent.map(Pid::from),
+            supervisor: process.and_then(Process::supervisor).map(Pid::from),
             state: view.state,
             label: process.and_then(Process::label),
             traps_exits: process.is_some_and(Process::traps_exits),

@@ -131,6 +131,7 @@ mod tests {
         ActorInfo {
             pid: pid(index).into(),
             parent: parent.map(|parent| pid(parent).into()),
+            supervisor: None,
             state: TaskState::Parked,
             label: None,
             traps_exits: false,

@@ -247,6 +247,7 @@ pub mod tests {
         Actor {
             pid: format!("<0.{index}.7>").parse().unwrap(),
             parent: None,
+            supervisor: None,
             state: State::Parked,
             label: (!label.is_empty()).then(|| label.into()),
             traps_exits: false,

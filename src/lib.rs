@@ -110,6 +110,8 @@
 //! | `pool` | yes | the module `pool` |
 //! | `metrics` | no | the pool's figures for the `metrics` facade; their names are in [`pool::METRICS`]; includes `pool` |
 //! | `framed` | no | in `pool`: connections that speak in frames of a `tokio-util` codec, and sockets that several leases share, in turn or pipelined; includes `pool` |
+//! | `observer` | no | `observer`: a Unix socket by which `corelet top` looks into the running process |
+//! | `cycles` | no | counts the CPU's ticks that each task uses, for [`actor::ActorInfo::cycles`] |
 //! | `tokio` | no | `runtime::host`: cores inside a tokio runtime, so that tasks use tokio's timers, channels and sockets too |
 //! | `tokio-uring` | no | `runtime::host::tokio_uring`: the same inside tokio-uring; includes `tokio` |
 #![deny(missing_docs)]
@@ -121,6 +123,9 @@
 pub mod actor;
 mod lock;
 pub mod net;
+#[cfg(feature = "observer")]
+#[cfg_attr(docsrs, doc(cfg(feature = "observer")))]
+pub mod observer;
 #[cfg(feature = "pool")]
 pub mod pool;
 pub mod runtime;

@@ -58,6 +58,7 @@ mod call;
 pub mod channel;
 mod exit;
 pub mod group;
+mod introspect;
 mod kit;
 mod link;
 mod links;
@@ -79,6 +80,11 @@ mod watch;
 
 pub use call::{Answer, CallError, Reply, call, call_timeout, reply};
 pub use exit::{Down, Exit, ExitReason};
+pub(crate) use introspect::label;
+pub use introspect::{
+    ActorInfo, CoreSnapshot, SNAPSHOT_FORMAT, Snapshot, Tree, TreeNode, Unanswered, actor_info, set_label,
+    snapshot, snapshot_of, tree, tree_from,
+};
 pub use link::{Exits, link, trap_exits, unlink};
 pub use monitor::{Monitor, monitor};
 pub use monitors::Monitors;

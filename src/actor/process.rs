@@ -43,6 +43,8 @@ pub(crate) struct Bonds {
     life: OnceCell<Arc<Life>>,
     /// Why it will have been stopped, where that is not only because somebody asked.
     reason: RefCell<Option<ExitReason>>,
+    /// What it is called in lists.
+    label: RefCell<Option<Arc<str>>>,
     ended: Cell<bool>,
 }
 
@@ -136,6 +138,14 @@ impl Process {
     /// Why it will have been stopped, if it is stopped. The first reason stands.
     pub(crate) fn set_reason(&self, reason: ExitReason) {
         self.bonds().reason.borrow_mut().get_or_insert(reason);
+    }
+
+    pub(crate) fn set_label(&self, label: Arc<str>) {
+        self.bonds().label.replace(Some(label));
+    }
+
+    pub(crate) fn label(&self) -> Option<Arc<str>> {
+        self.bonds.get()?.label.borrow().clone()
     }
 
     /// Whose child it is, if it is supervised.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use futures_channel::oneshot;
 
 use super::config::{Affinity, Settings};
 use super::connector::Connector;
@@ -14,7 +15,7 @@ use super::ledger::{Ledger, Promise};
 use super::remote::Command;
 use super::scheduler::{CloseReason, HandleId, Lifecycle, Refusal, SlotId};
 use super::shard::UNKNOWN;
-use super::stats::ShardStats;
+use super::stats::{PoolStats, ShardStats};
 use crate::lock::{Lock, Rank};
 use crate::runtime::mesh::Mailbox;
 use crate::runtime::{CoreId, RuntimeHandle};
@@ -313,6 +314,21 @@ impl<C: Connector> Shared<C> {
 
     pub(crate) fn take_inbox(&self, shard: usize) -> Option<Receiver<Command<C>>> {
         self.links[shard].inbox.lock().take()
+    }
+
+    /// What each shard says of itself at its next turn; of an ended one, its last counts.
+    pub(crate) async fn stats(&self) -> PoolStats {
+        let mut answers = Vec::new();
+        for shard in 0..self.links.len() {
+            let (reply, answer) = oneshot::channel();
+            self.send(shard, Command::Stats { reply });
+            answers.push(answer);
+        }
+        let mut shards = Vec::new();
+        for (shard, answer) in answers.into_iter().enumerate() {
+            shards.push(answer.await.unwrap_or_else(|_| self.last_stats(shard)));
+        }
+        PoolStats { pool: self.id, shards }
     }
 
     /// The counts of an ended shard, and which of its leases are still out.

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+#[cfg(feature = "observer")]
+use super::executor::waker::{MAX_CORES, MAX_TASKS};
+
 /// A core of a runtime: one thread, one ring, one executor.
 ///
 /// The id is unique among the live cores of the process; a runtime hands out its own by
@@ -48,6 +51,13 @@ pub struct RawPid {
 }
 
 impl RawPid {
+    /// An identity from elsewhere; none when no task can have it.
+    #[cfg(feature = "observer")]
+    pub(crate) fn checked(core: u32, index: u32, generation: u32) -> Option<RawPid> {
+        let possible = (core as usize) < MAX_CORES && (index as usize) < MAX_TASKS;
+        possible.then_some(RawPid { core: CoreId(core as u16), index, generation })
+    }
+
     /// The core that the task lives on, for its whole life.
     pub fn core(self) -> CoreId {
         self.core

@@ -25,6 +25,7 @@ mod simulation;
 mod threads;
 mod time;
 pub(crate) mod timer;
+pub(crate) mod usage;
 pub(crate) mod watch;
 
 pub use builder::{Cores, GuestCore, RuntimeBuilder};

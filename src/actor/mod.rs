@@ -58,18 +58,28 @@ pub mod channel;
 mod exit;
 mod kit;
 mod link;
+mod links;
 pub mod machine;
 mod monitor;
+mod monitors;
+mod mutex;
 mod pid;
 mod process;
+mod select;
 mod send;
+pub mod server;
 mod spawn;
+pub mod supervisor;
+mod watch;
 
 pub use call::{Answer, CallError, Reply, call, call_timeout, reply};
 pub use exit::{Down, Exit, ExitReason};
 pub use link::{Exits, link, trap_exits, unlink};
 pub use monitor::{Monitor, monitor};
+pub use monitors::Monitors;
+pub use mutex::{Lock, Mutex, MutexGuard};
 pub use pid::{Addressable, Erased, Incarnation, NodeId, Pid};
+pub use select::{Arm, Arms, select, select_timeout};
 pub use send::{SendError, send_dyn, send_to, undelivered};
 pub use spawn::{
     checkpoint, exit, install, myself, request_stop, spawn, spawn_addr, spawn_addr_on, spawn_link,

@@ -119,6 +119,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod actor;
+mod lock;
 pub mod net;
 #[cfg(feature = "pool")]
 pub mod pool;

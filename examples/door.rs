@@ -133,12 +133,12 @@ fn stand(data: &Data, prev: Option<&State>, now: State) {
     }
 }
 
-fn stand_closed(data: &Data, prev: Option<&State>, cx: &mut Context<'_, Door>) {
+fn stand_closed(data: &Data, prev: Option<&State>, cx: &mut Context<Door>) {
     stand(data, prev, State::Closed);
     cx.set_state_timeout(MOMENT, Timer::Lock);
 }
 
-fn try_code(data: &mut Data, cx: &mut Context<'_, Door>, code: u32) -> Next<FromLocked> {
+fn try_code(data: &mut Data, cx: &mut Context<Door>, code: u32) -> Next<FromLocked> {
     if code == data.code {
         return Next::To(FromLocked::Closed);
     }

@@ -108,7 +108,7 @@ impl Machine for Door {
     type Timeout = Timer;
     type Info = Weather;
 
-    fn enter(&mut self, state: &State, prev: Option<&State>, cx: &mut Context<'_, Self>) {
+    fn enter(&mut self, state: &State, prev: Option<&State>, cx: &mut Context<Self>) {
         match state {
             State::Locked => stand(self, prev, State::Locked),
             State::Closed => stand_closed(self, prev, cx),
@@ -123,7 +123,7 @@ impl Machine for Door {
         )
     }
 
-    fn handle(&mut self, state: &State, event: Event, cx: &mut Context<'_, Self>) -> Next<State> {
+    fn handle(&mut self, state: &State, event: Event, cx: &mut Context<Self>) -> Next<State> {
         match (state, event) {
             (State::Locked, Event::Code(code)) => try_code(self, cx, code).map(State::from),
             (State::Locked | State::Closed, Event::Shut) | (State::Closed, Event::Code(_)) => Next::Stay,
@@ -136,7 +136,7 @@ impl Machine for Door {
         }
     }
 
-    fn timeout(&mut self, state: &State, timer: Timer, _: &mut Context<'_, Self>) -> Next<State> {
+    fn timeout(&mut self, state: &State, timer: Timer, _: &mut Context<Self>) -> Next<State> {
         match (state, timer) {
             (State::Closed, Timer::Lock) => Next::To(FromClosed::Locked).map(State::from),
             (State::Locked | State::Open, Timer::Lock) => Next::Stay,
@@ -144,7 +144,7 @@ impl Machine for Door {
         }
     }
 
-    fn info(&mut self, state: &State, weather: Weather, _: &mut Context<'_, Self>) -> Next<State> {
+    fn info(&mut self, state: &State, weather: Weather, _: &mut Context<Self>) -> Next<State> {
         match (state, weather) {
             (State::Open, Weather::Wind) => slam(self).map(State::from),
             (_, weather) => {
@@ -176,12 +176,12 @@ fn stand(data: &Door, prev: Option<&State>, now: State) {
     }
 }
 
-fn stand_closed(data: &Door, prev: Option<&State>, cx: &mut Context<'_, Door>) {
+fn stand_closed(data: &Door, prev: Option<&State>, cx: &mut Context<Door>) {
     stand(data, prev, State::Closed);
     cx.set_state_timeout(MOMENT, Timer::Lock);
 }
 
-fn try_code(data: &mut Door, cx: &mut Context<'_, Door>, code: u32) -> Next<FromLocked> {
+fn try_code(data: &mut Door, cx: &mut Context<Door>, code: u32) -> Next<FromLocked> {
     if code == data.code {
         return Next::To(FromLocked::Closed);
     }

@@ -56,7 +56,7 @@ impl Machine for Gate {
     type Timeout = Infallible;
     type Info = &'static str;
 
-    fn enter(&mut self, state: &State, previous: Option<&State>, _: &mut Context<'_, Self>) {
+    fn enter(&mut self, state: &State, previous: Option<&State>, _: &mut Context<Self>) {
         self.0.entered.borrow_mut().push((previous.copied(), *state));
     }
 
@@ -64,7 +64,7 @@ impl Machine for Gate {
         matches!((state, event), (State::Shut, Event::Pass(_) | Event::PassWith(..)))
     }
 
-    fn handle(&mut self, state: &State, event: Event, _: &mut Context<'_, Self>) -> Next<State> {
+    fn handle(&mut self, state: &State, event: Event, _: &mut Context<Self>) -> Next<State> {
         match (state, event) {
             (State::Open, Event::Pass(ticket)) => {
                 self.0.passed.borrow_mut().push(ticket);
@@ -89,11 +89,11 @@ impl Machine for Gate {
         }
     }
 
-    fn timeout(&mut self, _: &State, timeout: Infallible, _: &mut Context<'_, Self>) -> Next<State> {
+    fn timeout(&mut self, _: &State, timeout: Infallible, _: &mut Context<Self>) -> Next<State> {
         match timeout {}
     }
 
-    fn info(&mut self, state: &State, info: &'static str, _: &mut Context<'_, Self>) -> Next<State> {
+    fn info(&mut self, state: &State, info: &'static str, _: &mut Context<Self>) -> Next<State> {
         match (state, info) {
             (State::Open, "shut") => Next::To(State::Shut),
             (State::Open, _) => {

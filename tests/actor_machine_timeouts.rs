@@ -70,13 +70,13 @@ impl Machine for Clockwork {
     type Timeout = Timer;
     type Info = std::convert::Infallible;
 
-    fn enter(&mut self, state: &State, _: Option<&State>, cx: &mut Context<'_, Self>) {
+    fn enter(&mut self, state: &State, _: Option<&State>, cx: &mut Context<Self>) {
         if let (State::Two, Some(seconds)) = (state, self.two_sets) {
             cx.set_state_timeout(SECOND * seconds, Timer::State);
         }
     }
 
-    fn handle(&mut self, _: &State, event: Event, cx: &mut Context<'_, Self>) -> Next<State> {
+    fn handle(&mut self, _: &State, event: Event, cx: &mut Context<Self>) -> Next<State> {
         match event {
             Event::SetState(seconds) => cx.set_state_timeout(SECOND * seconds, Timer::State),
             Event::ResetState(reply) => reply.send(cx.cancel_state_timeout()),
@@ -90,7 +90,7 @@ impl Machine for Clockwork {
         Next::Stay
     }
 
-    fn timeout(&mut self, state: &State, timer: Timer, cx: &mut Context<'_, Self>) -> Next<State> {
+    fn timeout(&mut self, state: &State, timer: Timer, cx: &mut Context<Self>) -> Next<State> {
         self.note(Note::Fired(timer, *state));
         match timer {
             Timer::Go => return Next::To(State::Two),

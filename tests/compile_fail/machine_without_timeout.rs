@@ -12,7 +12,7 @@ impl Machine for Lamp {
     type Timeout = u8;
     type Info = ();
 
-    fn handle(&mut self, lit: &bool, _: (), cx: &mut Context<'_, Self>) -> Next<bool> {
+    fn handle(&mut self, lit: &bool, _: (), cx: &mut Context<Self>) -> Next<bool> {
         cx.set_timeout(std::time::Duration::from_secs(1), 0);
         Next::To(!lit)
     }

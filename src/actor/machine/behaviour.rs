@@ -22,13 +22,13 @@ pub trait Machine: Addressable + Sized {
     type State: 'static;
     /// Its time-outs, told apart by being equal; [`Infallible`](std::convert::Infallible) where there are none.
     type Timeout: PartialEq + 'static;
-    /// What comes by the receivers that the machine was [built with](super::Builder::with_info);
-    /// [`Infallible`](std::convert::Infallible) where there are none.
+    /// What comes by the receivers that the machine was [built with](super::Builder::with_info), and of the actors that it
+    /// [watches](Context::watch); [`Infallible`](std::convert::Infallible) where there are none.
     type Info: 'static;
 
     /// A state has been entered: at the start, where there is no previous one, and by every transition, also one that leads
     /// back to the same state; not when the machine stays.
-    fn enter(&mut self, state: &Self::State, previous: Option<&Self::State>, cx: &mut Context<'_, Self>) {
+    fn enter(&mut self, state: &Self::State, previous: Option<&Self::State>, cx: &mut Context<Self>) {
         let _ = (state, previous, cx);
     }
 
@@ -40,29 +40,20 @@ pub trait Machine: Addressable + Sized {
     }
 
     /// Takes an event that is not [postponed](Machine::postpones).
-    fn handle(
-        &mut self,
-        state: &Self::State,
-        event: Self::Msg,
-        cx: &mut Context<'_, Self>,
-    ) -> Next<Self::State>;
+    fn handle(&mut self, state: &Self::State, event: Self::Msg, cx: &mut Context<Self>) -> Next<Self::State>;
 
     /// Takes a time-out that was [set](Context).
     fn timeout(
         &mut self,
         state: &Self::State,
         timeout: Self::Timeout,
-        cx: &mut Context<'_, Self>,
+        cx: &mut Context<Self>,
     ) -> Next<Self::State>;
 
-    /// Takes a message from one of the receivers that the machine was [built with](super::Builder::with_info). By default none is
-    /// of interest: they go to [`on_unhandled`](Machine::on_unhandled).
-    fn info(
-        &mut self,
-        state: &Self::State,
-        info: Self::Info,
-        cx: &mut Context<'_, Self>,
-    ) -> Next<Self::State> {
+    /// Takes what comes otherwise than by the mailbox: a message from one of the receivers that the machine was [built
+    /// with](super::Builder::with_info), or the end of an actor that it [watches](Context::watch). By default none is of interest:
+    /// they go to [`on_unhandled`](Machine::on_unhandled).
+    fn info(&mut self, state: &Self::State, info: Self::Info, cx: &mut Context<Self>) -> Next<Self::State> {
         let _ = cx;
         self.on_unhandled(state, info);
         Next::Stay

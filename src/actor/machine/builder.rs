@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::Machine;
 use super::infos::Infos;
-use super::run::run;
+use super::run::live;
 use crate::actor::channel::{Queue, Receiver};
 use crate::actor::pid::Pid;
 use crate::actor::process::Process;
@@ -55,7 +55,7 @@ impl<M: Machine> Builder<M> {
         let local = context::current();
         let queue = Rc::new(Queue::new(self.capacity));
         let inbox = Receiver::new(Rc::clone(&queue));
-        let pid = spawn(run(self.machine, self.initial, self.infos, inbox)).raw();
+        let pid = spawn(live(self.machine, self.initial, self.infos, inbox)).raw();
         if let Some(process) = Process::of(&local, pid) {
             process.publish(&queue);
         }

@@ -3,10 +3,11 @@
 //! Never: wait, look at a clock, or know where events come from.
 
 use std::sync::Arc;
+use std::task::{self, Poll};
 
 use super::backlog::Backlog;
 use super::context::Context;
-use super::timeouts::{Order, TimeoutId, Timeouts};
+use super::timeouts::{Order, TimeoutId};
 use super::{Machine, Next};
 use crate::actor::pid::Pid;
 
@@ -14,8 +15,7 @@ pub(super) struct Engine<M: Machine> {
     machine: M,
     state: M::State,
     backlog: Backlog<M::Msg>,
-    timeouts: Timeouts<M::Timeout>,
-    pid: Pid<M>,
+    cx: Context<M>,
 }
 
 /// What a thing that happened came to.
@@ -32,9 +32,8 @@ pub(super) enum Step {
 impl<M: Machine> Engine<M> {
     /// A machine that has entered its first state.
     pub(super) fn start(machine: M, state: M::State, pid: Pid<M>) -> Engine<M> {
-        let mut engine = Engine { machine, state, backlog: Backlog::new(), timeouts: Timeouts::new(), pid };
-        let mut cx = Context { pid, timeouts: &mut engine.timeouts };
-        engine.machine.enter(&engine.state, None, &mut cx);
+        let mut engine = Engine { machine, state, backlog: Backlog::new(), cx: Context::new(pid) };
+        engine.machine.enter(&engine.state, None, &mut engine.cx);
         engine
     }
 
@@ -57,22 +56,26 @@ impl<M: Machine> Engine<M> {
 
     /// A timer has fired; none when it is stale.
     pub(super) fn fired(&mut self, id: TimeoutId) -> Option<Step> {
-        let timeout = self.timeouts.fire(id)?;
-        let mut cx = Context { pid: self.pid, timeouts: &mut self.timeouts };
-        let next = self.machine.timeout(&self.state, timeout, &mut cx);
+        let timeout = self.cx.timeouts.fire(id)?;
+        let next = self.machine.timeout(&self.state, timeout, &mut self.cx);
         Some(self.follow(next))
     }
 
     /// Something came by another way than the mailbox.
     pub(super) fn info(&mut self, info: M::Info) -> Step {
-        let mut cx = Context { pid: self.pid, timeouts: &mut self.timeouts };
-        let next = self.machine.info(&self.state, info, &mut cx);
+        let next = self.machine.info(&self.state, info, &mut self.cx);
         self.follow(next)
+    }
+
+    /// The end of an actor that it watches, which it is to be [informed](Engine::info) of.
+    #[inline]
+    pub(super) fn poll_down(&mut self, cx: &mut task::Context<'_>) -> Poll<M::Info> {
+        self.cx.poll_down(cx)
     }
 
     /// What is to be done to the timers since this was last called.
     pub(super) fn take_orders(&mut self) -> impl Iterator<Item = Order> + '_ {
-        self.timeouts.take_orders()
+        self.cx.timeouts.take_orders()
     }
 
     fn look_at(&mut self, event: M::Msg) -> Step {
@@ -81,8 +84,7 @@ impl<M: Machine> Engine<M> {
             self.backlog.keep(event);
             return Step::Postponed;
         }
-        let mut cx = Context { pid: self.pid, timeouts: &mut self.timeouts };
-        let next = self.machine.handle(&self.state, event, &mut cx);
+        let next = self.machine.handle(&self.state, event, &mut self.cx);
         self.follow(next)
     }
 
@@ -90,10 +92,9 @@ impl<M: Machine> Engine<M> {
         match next {
             Next::To(state) => {
                 let left = std::mem::replace(&mut self.state, state);
-                self.timeouts.reset_state();
+                self.cx.timeouts.reset_state();
                 self.backlog.restart();
-                let mut cx = Context { pid: self.pid, timeouts: &mut self.timeouts };
-                self.machine.enter(&self.state, Some(&left), &mut cx);
+                self.machine.enter(&self.state, Some(&left), &mut self.cx);
                 Step::Transitioned
             }
             Next::Stay => Step::Stayed,

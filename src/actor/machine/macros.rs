@@ -93,7 +93,7 @@
 /// | `context(data, prev, cx);` | what rows call these three: the data (`&mut Data`); the state that the machine comes from, which is the one that it is in (`&State`), or in `enter` the one that it has left (`Option<&State>`, none at the start); the [`Context`](crate::actor::machine::Context) |
 /// | `events Event { Coin, Push(Reply<u64>) }` | the enum of events to write |
 /// | `timeouts Timer;` | your type of time-outs; left out where there are none |
-/// | `infos Info;` | your type of what comes by [`with_info`](crate::actor::machine::Builder::with_info); left out where there is none |
+/// | `infos Info;` | your type of what comes [otherwise](crate::actor::machine::Machine::info); left out where there is none |
 /// | `unhandled(info) => note(data, info);` | what to do with an info that no row of the state takes; left out, it is dropped |
 ///
 /// Then the states, as `in` a pattern `=>` its successor enum, the variants that this has, and in braces the rows. The variants are
@@ -202,7 +202,7 @@ macro_rules! machine {
                 &mut self,
                 state: &$State,
                 $prev: ::core::option::Option<&$State>,
-                $cx: &mut $crate::actor::machine::Context<'_, Self>,
+                $cx: &mut $crate::actor::machine::Context<Self>,
             ) {
                 let $data = &mut self.data;
                 match state {
@@ -227,7 +227,7 @@ macro_rules! machine {
                 &mut self,
                 state: &$State,
                 event: $Event,
-                $cx: &mut $crate::actor::machine::Context<'_, Self>,
+                $cx: &mut $crate::actor::machine::Context<Self>,
             ) -> $crate::actor::machine::Next<$State> {
                 let ($data, $prev) = (&mut self.data, state);
                 match (state, event) {
@@ -246,7 +246,7 @@ macro_rules! machine {
                 &mut self,
                 state: &$State,
                 timeout: <Self as $crate::actor::machine::Machine>::Timeout,
-                $cx: &mut $crate::actor::machine::Context<'_, Self>,
+                $cx: &mut $crate::actor::machine::Context<Self>,
             ) -> $crate::actor::machine::Next<$State> {
                 let ($data, $prev) = (&mut self.data, state);
                 match (state, timeout) {
@@ -264,7 +264,7 @@ macro_rules! machine {
                 &mut self,
                 state: &$State,
                 info: <Self as $crate::actor::machine::Machine>::Info,
-                $cx: &mut $crate::actor::machine::Context<'_, Self>,
+                $cx: &mut $crate::actor::machine::Context<Self>,
             ) -> $crate::actor::machine::Next<$State> {
                 let ($data, $prev) = (&mut self.data, state);
                 match (state, info) {

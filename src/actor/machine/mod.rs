@@ -16,7 +16,7 @@
 //!
 //! One thing at a time, each to its end. After a transition the events that were postponed are looked at again, the oldest
 //! first; before each thing that is taken in, all of them have been. Then a machine looks, in this order, for: time-outs that have
-//! fired, its [further receivers](Builder::with_info), its mailbox. What one sender sends is handled in that order, unless it
+//! fired, the ends of actors that it [watches](Context::watch), its [further receivers](Builder::with_info), its mailbox. What one sender sends is handled in that order, unless it
 //! is postponed.
 //!
 //! # Compared with Erlang/OTP
@@ -30,7 +30,7 @@
 //! | `postpone` | [`Machine::postpones`], asked before the handler is called, so that this may have the event by value |
 //! | `{reply, From, R}` | [`Reply::send`](super::Reply::send), on the slip that came with the event |
 //! | `state_timeout`, `{timeout, Name}` | [`Context::set_state_timeout`], [`Context::set_timeout`] |
-//! | `info` | [`Builder::with_info`] and [`Machine::info`]; what is of no interest is dropped |
+//! | `info` | [`Machine::info`], by [`Builder::with_info`] and [`Context::watch`]; what is of no interest is dropped |
 //! | an unknown event crashes the machine | it does not compile |
 //!
 //! There is no event time-out (set one and take it back), no `next_event`, and no call that waits inside a handler.
@@ -79,7 +79,7 @@
 //!     type Timeout = Relock;
 //!     type Info = std::convert::Infallible;
 //!
-//!     fn enter(&mut self, state: &State, _: Option<&State>, cx: &mut Context<'_, Self>) {
+//!     fn enter(&mut self, state: &State, _: Option<&State>, cx: &mut Context<Self>) {
 //!         if let State::Free = state {
 //!             cx.set_state_timeout(Duration::from_secs(10), Relock);
 //!         }
@@ -89,7 +89,7 @@
 //!         matches!((state, event), (State::Locked, Event::Push(_)))
 //!     }
 //!
-//!     fn handle(&mut self, state: &State, event: Event, _: &mut Context<'_, Self>) -> Next<State> {
+//!     fn handle(&mut self, state: &State, event: Event, _: &mut Context<Self>) -> Next<State> {
 //!         match (state, event) {
 //!             (State::Locked, Event::Coin) => Next::To(State::Free),
 //!             (State::Locked, Event::Push(_)) => unreachable!("it is postponed"),
@@ -102,7 +102,7 @@
 //!         }
 //!     }
 //!
-//!     fn timeout(&mut self, state: &State, Relock: Relock, _: &mut Context<'_, Self>) -> Next<State> {
+//!     fn timeout(&mut self, state: &State, Relock: Relock, _: &mut Context<Self>) -> Next<State> {
 //!         match state {
 //!             State::Locked => Next::Stay,
 //!             State::Free => Next::To(State::Locked),
@@ -138,6 +138,7 @@ pub use behaviour::{Machine, Next};
 pub use builder::Builder;
 pub use context::Context;
 
+use super::channel::Receiver;
 use super::pid::Pid;
 
 /// Starts a machine on the current core, detached, with a mailbox that has no bound. It lives until it is stopped or stops itself.
@@ -152,4 +153,31 @@ pub fn start<M: Machine>(machine: M, initial: M::State) -> Pid<M> {
 /// Begins a machine that is more than [`start`] makes.
 pub fn build<M: Machine>(machine: M, initial: M::State) -> Builder<M> {
     Builder::new(machine, initial)
+}
+
+/// The life of a machine, for an actor that has its mailbox already: one that is [supervised](super::supervisor), or was started
+/// by [`spawn_addr`](super::spawn_addr).
+///
+/// ```
+/// use corelet::actor::machine::{self, Machine};
+/// use corelet::actor::supervisor::{ChildRef, ChildSpec};
+///
+/// /// A machine that is started again when it fails, in the state that it began with.
+/// fn child<M: Machine + Default>(place: &ChildRef<M>) -> ChildSpec
+/// where
+///     M::State: Default,
+/// {
+///     ChildSpec::addressed("machine", place, async |inbox| {
+///         machine::run(M::default(), M::State::default(), inbox).await
+///     })
+/// }
+/// ```
+///
+/// # Cancel safety
+/// Dropping it ends the machine, and fails the calls that wait.
+///
+/// # Panics
+/// When not polled in a task of a core.
+pub async fn run<M: Machine>(machine: M, initial: M::State, inbox: Receiver<M::Msg>) {
+    run::live(machine, initial, infos::Infos::new(), inbox).await;
 }

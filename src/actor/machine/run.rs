@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{self, Poll};
 
 use super::Machine;
@@ -16,7 +15,7 @@ use crate::runtime::local::{Due, Local};
 use crate::runtime::timer::DeadlineKey;
 use crate::runtime::{context, sleep};
 
-pub(super) async fn run<M: Machine>(
+pub(super) async fn live<M: Machine>(
     machine: M,
     initial: M::State,
     mut infos: Infos<M::Info>,
@@ -39,15 +38,11 @@ pub(super) async fn run<M: Machine>(
         }
     })
     .await;
-    // Calls that wait in there hear of the end.
+    // Calls that wait in there hear of the end before anybody who watches.
     drop((inbox, infos, engine, timers));
     if let Some(why) = failure {
-        fail(why).await;
+        exit(why).await;
     }
-}
-
-async fn fail(why: Arc<str>) -> ! {
-    exit(why).await
 }
 
 /// The next thing that happens to the machine; none when nothing can happen any more.
@@ -74,6 +69,9 @@ fn poll_step<M: Machine>(
         if let Some(step) = engine.fired(id) {
             return Poll::Ready(Some(step));
         }
+    }
+    if let Poll::Ready(info) = engine.poll_down(cx) {
+        return Poll::Ready(Some(engine.info(info)));
     }
     if let Poll::Ready(info) = infos.poll(cx) {
         return Poll::Ready(Some(engine.info(info)));

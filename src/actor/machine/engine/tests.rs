@@ -56,7 +56,7 @@ struct Drawn {
 }
 
 impl Drawn {
-    fn react(&mut self, reaction: Reaction, cx: &mut Context<'_, Drawn>) -> Next<u8> {
+    fn react(&mut self, reaction: Reaction, cx: &mut Context<Drawn>) -> Next<u8> {
         let second = Duration::from_secs(1);
         match reaction {
             Reaction::To(state) => return Next::To(state),
@@ -80,7 +80,7 @@ impl Machine for Drawn {
     type Timeout = u8;
     type Info = u8;
 
-    fn enter(&mut self, state: &u8, previous: Option<&u8>, cx: &mut Context<'_, Self>) {
+    fn enter(&mut self, state: &u8, previous: Option<&u8>, cx: &mut Context<Self>) {
         self.notes.borrow_mut().push(Note::Entered { state: *state, from: previous.copied() });
         if self.table.enters[usize::from(*state)] {
             cx.set_state_timeout(Duration::ZERO, *state);
@@ -95,19 +95,19 @@ impl Machine for Drawn {
         }
     }
 
-    fn handle(&mut self, state: &u8, event: Event, cx: &mut Context<'_, Self>) -> Next<u8> {
+    fn handle(&mut self, state: &u8, event: Event, cx: &mut Context<Self>) -> Next<u8> {
         self.notes.borrow_mut().push(Note::Handled { state: *state, number: event.number });
         let reaction = self.table.events[usize::from(*state)][usize::from(event.kind)];
         self.react(reaction, cx)
     }
 
-    fn timeout(&mut self, state: &u8, name: u8, cx: &mut Context<'_, Self>) -> Next<u8> {
+    fn timeout(&mut self, state: &u8, name: u8, cx: &mut Context<Self>) -> Next<u8> {
         self.notes.borrow_mut().push(Note::TimedOut { state: *state, name });
         let reaction = self.table.timeouts[usize::from(*state)];
         self.react(reaction, cx)
     }
 
-    fn info(&mut self, _: &u8, state: u8, _: &mut Context<'_, Self>) -> Next<u8> {
+    fn info(&mut self, _: &u8, state: u8, _: &mut Context<Self>) -> Next<u8> {
         Next::To(state)
     }
 }

@@ -61,8 +61,10 @@ mod link;
 mod links;
 mod monitor;
 mod monitors;
+mod mutex;
 mod pid;
 mod process;
+mod select;
 mod send;
 pub mod server;
 mod spawn;
@@ -74,7 +76,9 @@ pub use exit::{Down, Exit, ExitReason};
 pub use link::{Exits, link, trap_exits, unlink};
 pub use monitor::{Monitor, monitor};
 pub use monitors::Monitors;
+pub use mutex::{Lock, Mutex, MutexGuard};
 pub use pid::{Addressable, Erased, Incarnation, NodeId, Pid};
+pub use select::{Arm, Arms, select, select_timeout};
 pub use send::{SendError, send_dyn, send_to, undelivered};
 pub use spawn::{
     checkpoint, exit, install, myself, request_stop, spawn, spawn_addr, spawn_addr_on, spawn_link,

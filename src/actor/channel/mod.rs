@@ -58,7 +58,7 @@ mod tests;
 
 use std::rc::Rc;
 
-pub(crate) use queue::{AnyQueue, ChannelKey, Queue, Refused};
+pub(crate) use queue::{AnyQueue, ChannelKey, Queue};
 pub use receiver::{Disconnected, Receiver, RecvTimeoutError, TryRecvError};
 pub use sender::Sender;
 

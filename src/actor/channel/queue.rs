@@ -9,14 +9,9 @@ use std::task::{Context, Poll, Waker};
 
 use super::ends::Ends;
 use crate::actor::kit::Kit;
+use crate::actor::send::SendError;
 use crate::runtime::local::Local;
 use crate::runtime::{CoreId, context};
-
-/// A message that did not get in.
-pub(crate) enum Refused<M> {
-    Full(M),
-    Closed(M),
-}
 
 /// Messages for one reader.
 pub(crate) struct Queue<M> {
@@ -107,14 +102,14 @@ impl<M: 'static> Queue<M> {
         self.published.set(true);
     }
 
-    /// Puts a message in. Whoever reads is to be woken by the caller, once nothing is borrowed.
+    /// Puts a message in, unless the queue is full or closed. Whoever reads is to be woken by the caller, once nothing is borrowed.
     #[inline]
-    pub(crate) fn push(&self, message: M) -> Result<Option<Waker>, Refused<M>> {
+    pub(crate) fn push(&self, message: M) -> Result<Option<Waker>, SendError<M>> {
         if self.closed.get() {
-            return Err(Refused::Closed(message));
+            return Err(SendError::Closed(message));
         }
         if self.capacity != usize::MAX && !self.take_place() {
-            return Err(Refused::Full(message));
+            return Err(SendError::Full(message));
         }
         Ok(self.push_placed(message))
     }
@@ -144,14 +139,19 @@ impl<M: 'static> Queue<M> {
         self.messages.borrow_mut().pop_front()
     }
 
-    /// A message has been received: its place is free, and it counts for the running task.
     #[inline]
-    pub(super) fn count_taken(&self) {
+    fn free_place(&self) {
         if self.capacity != usize::MAX
             && let Some((shared, _)) = self.shared.get()
         {
             shared.ends.free_place();
         }
+    }
+
+    /// A message has been received: its place is free, and it counts for the running task.
+    #[inline]
+    pub(super) fn count_taken(&self) {
+        self.free_place();
         context::count_received();
     }
 
@@ -179,14 +179,20 @@ impl<M: 'static> Queue<M> {
     /// any more. Counts for the running task, and takes of its budget.
     #[inline]
     pub(crate) fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<M>> {
-        if self.messages.borrow().is_empty() {
+        let mut messages = self.messages.borrow_mut();
+        if messages.is_empty() {
+            drop(messages);
             return self.poll_empty(cx);
         }
-        if !context::spend_budget() {
+        if !context::may_receive() {
+            drop(messages);
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        Poll::Ready(self.take_counted())
+        let message = messages.pop_front();
+        drop(messages);
+        self.free_place();
+        Poll::Ready(message)
     }
 
     /// Takes a message and counts it for the running task.

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use super::channel::{AnyQueue, Queue};
 use super::exit::{Exit, ExitReason};
@@ -93,11 +93,16 @@ impl Exits {
     /// # Cancel safety
     /// Cancel safe: an exit is taken when the future is ready, never before.
     pub fn recv(&mut self) -> impl Future<Output = Exit> + '_ {
+        poll_fn(|cx| self.poll_recv(cx))
+    }
+
+    /// As [`recv`](Exits::recv), for futures written by hand.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Exit> {
         // The queue counts as published for as long as this lives, so it never runs dry for good.
-        poll_fn(|cx| match self.queue.poll_pop(cx) {
+        match self.queue.poll_pop(cx) {
             Poll::Ready(Some(exit)) => Poll::Ready(exit),
             _ => Poll::Pending,
-        })
+        }
     }
 
     /// The next exit, if one has come.
@@ -146,6 +151,23 @@ fn take_effect(local: &Rc<Local>, to: RawPid, from: RawPid, reason: ExitReason) 
         if !local.executor().is_stopping(to) {
             process.set_reason(reason);
         }
+        local.executor().stop(to);
+    }
+}
+
+/// Tells an actor to end, in the name of its supervisor: one that traps exits receives that as a message, any other is
+/// stopped.
+pub(super) fn shut_down(to: RawPid, from: RawPid) {
+    match context::with(|local| (local.id() == to.core()).then(|| Rc::clone(local))).flatten() {
+        Some(local) => take_shutdown(&local, to, from),
+        // Refused by a core that has ended, and the actor with it.
+        None => drop(mesh::post(to.core(), ShutdownSignal { to, from })),
+    }
+}
+
+fn take_shutdown(local: &Rc<Local>, to: RawPid, from: RawPid) {
+    let process = Process::find(local, to).flatten();
+    if !process.is_some_and(|process| trap(&process, from, &ExitReason::Stopped)) {
         local.executor().stop(to);
     }
 }
@@ -242,5 +264,16 @@ struct ExitSignal {
 impl Letter for ExitSignal {
     fn open(self: Box<Self>) {
         take_effect(&context::current(), self.to, self.from, self.reason);
+    }
+}
+
+struct ShutdownSignal {
+    to: RawPid,
+    from: RawPid,
+}
+
+impl Letter for ShutdownSignal {
+    fn open(self: Box<Self>) {
+        take_shutdown(&context::current(), self.to, self.from);
     }
 }

@@ -68,6 +68,7 @@ mod select;
 mod send;
 pub mod server;
 mod spawn;
+pub mod supervisor;
 mod watch;
 
 pub use call::{Answer, CallError, Reply, call, call_timeout, reply};

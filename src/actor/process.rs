@@ -35,6 +35,8 @@ pub(crate) struct Bonds {
     pub(super) links: Links,
     /// Where trapped exits go.
     pub(crate) exits: RefCell<Option<Rc<Queue<Exit>>>>,
+    /// Whose child it is, if it is supervised.
+    pub(super) supervisor: Cell<Option<RawPid>>,
     /// Why it will have been stopped, where that is not only because somebody asked.
     reason: RefCell<Option<ExitReason>>,
     ended: Cell<bool>,
@@ -118,6 +120,11 @@ impl Process {
     /// Why it will have been stopped, if it is stopped. The first reason stands.
     pub(crate) fn set_reason(&self, reason: ExitReason) {
         self.bonds().reason.borrow_mut().get_or_insert(reason);
+    }
+
+    /// Whose child it is, if it is supervised.
+    pub(crate) fn supervisor(&self) -> Option<RawPid> {
+        self.bonds.get()?.supervisor.get()
     }
 
     pub(crate) fn traps_exits(&self) -> bool {

@@ -12,11 +12,9 @@ use crate::actor::exit::Down;
 use crate::actor::pid::Pid;
 use crate::actor::process::Process;
 use crate::actor::spawn::own_process;
-use crate::runtime::local::Local;
 
 /// Lent to each callback of a [`Server`]: who it is, and how it stops and watches.
 pub struct Context<S: Server> {
-    local: Rc<Local>,
     process: Rc<Process>,
     stops: Cell<bool>,
     /// Made for the first watcher.
@@ -27,8 +25,8 @@ pub struct Context<S: Server> {
 impl<S: Server> Context<S> {
     /// That of the calling task.
     pub(super) fn of_this_task() -> Context<S> {
-        let (local, process) = own_process();
-        Context { local, process, stops: Cell::new(false), downs: RefCell::new(None), server: PhantomData }
+        let (_, process) = own_process();
+        Context { process, stops: Cell::new(false), downs: RefCell::new(None), server: PhantomData }
     }
 
     /// The server's address. It does not keep the server running.
@@ -43,7 +41,7 @@ impl<S: Server> Context<S> {
 
     /// Adds and ends watches over other actors, whose ends then come to [`handle_down`](Server::handle_down).
     pub fn watcher(&self) -> Watcher {
-        self.downs.borrow_mut().get_or_insert_with(|| DownArm::new(&self.local)).watcher()
+        self.downs.borrow_mut().get_or_insert_with(DownArm::new).watcher()
     }
 
     /// The server has stopped itself.

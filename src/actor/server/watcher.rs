@@ -1,17 +1,13 @@
 //! The watches of a server: many actors, one arm.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use rustc_hash::FxHashMap;
-
-use crate::actor::channel::{AnyQueue, Queue};
 use crate::actor::exit::Down;
-use crate::actor::watch::{Place, Sink, unwatch, watch};
+use crate::actor::monitors::Monitors;
 use crate::runtime::RawPid;
-use crate::runtime::local::Local;
 
 /// Has a server hear of the end of other actors, by its [`handle_down`](super::Server::handle_down); from
 /// [`Context::watcher`](super::Context::watcher). A clone is the same watcher. It may be used by other tasks of the
@@ -20,50 +16,29 @@ use crate::runtime::local::Local;
 /// # Drop
 /// Watches stay. When there are none left, and no watcher, the server looks for no more.
 #[derive(Clone)]
-pub struct Watcher(Rc<Downs>);
+pub struct Watcher(Rc<Watches>);
+
+/// None once the server has ended.
+type Watches = RefCell<Option<Monitors>>;
 
 impl Watcher {
     /// Watches an actor, on whatever core: there will be one [`Down`], at once when it has ended already. Watching an
     /// actor that is being watched, or for a server that has ended, does nothing.
     pub fn watch(&self, pid: impl Into<RawPid>) {
-        self.0.watch(pid.into());
+        if let Some(monitors) = &mut *self.0.borrow_mut() {
+            monitors.watch(pid);
+        }
     }
 
     /// Ends a watch; false when there was none. No [`Down`] of it is seen after this: Erlang's `demonitor` with `flush`.
     pub fn unwatch(&self, pid: impl Into<RawPid>) -> bool {
-        self.0.unwatch(pid.into())
+        self.0.borrow_mut().as_mut().is_some_and(|monitors| monitors.unwatch(pid))
     }
 }
 
 impl fmt::Debug for Watcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watcher").field("watches", &self.0.watched.borrow().len()).finish()
-    }
-}
-
-/// What watchers share with their server.
-struct Downs {
-    local: Rc<Local>,
-    queue: Rc<Queue<Down>>,
-    /// An actor is in here until its end has been handled, or is no longer of interest.
-    watched: RefCell<FxHashMap<RawPid, Place>>,
-    /// The server has ended.
-    closed: Cell<bool>,
-}
-
-impl Downs {
-    fn watch(&self, pid: RawPid) {
-        if self.closed.get() || self.watched.borrow().contains_key(&pid) {
-            return;
-        }
-        let place = watch(&self.local, pid, Sink::Queue(Rc::clone(&self.queue)));
-        self.watched.borrow_mut().insert(pid, place);
-    }
-
-    fn unwatch(&self, pid: RawPid) -> bool {
-        let Some(place) = self.watched.borrow_mut().remove(&pid) else { return false };
-        unwatch(&self.local, pid, place);
-        true
+        f.debug_tuple("Watcher").field(&self.0.borrow()).finish()
     }
 }
 
@@ -71,19 +46,11 @@ impl Downs {
 ///
 /// # Drop
 /// Ends them all.
-pub(super) struct DownArm(Rc<Downs>);
+pub(super) struct DownArm(Rc<Watches>);
 
 impl DownArm {
-    pub(super) fn new(local: &Rc<Local>) -> DownArm {
-        let queue = Rc::new(Queue::new(usize::MAX));
-        // The arm, not its senders, says when it is over.
-        queue.publish();
-        DownArm(Rc::new(Downs {
-            local: Rc::clone(local),
-            queue,
-            watched: RefCell::default(),
-            closed: Cell::new(false),
-        }))
+    pub(super) fn new() -> DownArm {
+        DownArm(Rc::new(RefCell::new(Some(Monitors::new()))))
     }
 
     pub(super) fn watcher(&self) -> Watcher {
@@ -92,33 +59,20 @@ impl DownArm {
 
     /// Nothing can come any more: there are no watches, and nobody to add one.
     pub(super) fn is_over(&self) -> bool {
-        Rc::strong_count(&self.0) == 1 && self.0.watched.borrow().is_empty()
+        Rc::strong_count(&self.0) == 1 && self.0.borrow().as_ref().is_none_or(Monitors::is_empty)
     }
 
-    /// The next end of a watched actor. What was told of others since is left out.
+    /// The next end of a watched actor.
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<Down> {
-        while let Poll::Ready(Some(down)) = self.0.queue.poll_pop(cx) {
-            let watched = self.0.watched.borrow_mut().remove(&down.pid.raw());
-            if watched.is_some() {
-                return Poll::Ready(down);
-            }
+        match &mut *self.0.borrow_mut() {
+            Some(monitors) => monitors.poll_recv(cx),
+            None => Poll::Pending,
         }
-        Poll::Pending
     }
 }
 
 impl Drop for DownArm {
     fn drop(&mut self) {
-        self.0.closed.set(true);
-        for (pid, place) in self.0.watched.take() {
-            unwatch(&self.0.local, pid, place);
-        }
-        drop(self.0.queue.close());
-    }
-}
-
-impl fmt::Debug for DownArm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DownArm").field("len", &self.0.queue.depth()).finish()
+        drop(self.0.take());
     }
 }

@@ -5,7 +5,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use std::time::Duration;
 
-/// Measures corelet side by side with other runtimes, pools and channels.
+/// Measures corelet side by side with other runtimes, pools, channels and actor libraries.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 pub struct Cli {

@@ -1,4 +1,4 @@
-//! `peers` measures corelet against other runtimes, pools and channels, side by side in one process.
+//! `peers` measures corelet against other runtimes, pools, channels and actor libraries, side by side in one process.
 //!
 //! ```text
 //! cargo run --release -- acquire     acquire and release of a trivial connection on one core

@@ -8,8 +8,8 @@ use slab::Slab;
 
 use super::call::Desks;
 use super::channel::{AnyQueue, ChannelKey};
-use super::monitor::FarMonitors;
 use super::timer::Timers;
+use super::watch::FarWatches;
 use crate::runtime::context;
 use crate::runtime::local::{Layer, Local};
 
@@ -17,7 +17,7 @@ use crate::runtime::local::{Layer, Local};
 pub(crate) struct Kit {
     channels: RefCell<Slab<Channel>>,
     generation: Cell<u32>,
-    far_monitors: FarMonitors,
+    far_watches: FarWatches,
     desks: Desks,
     timers: Timers,
     undelivered: Cell<u64>,
@@ -33,7 +33,7 @@ impl Layer for Kit {
         // Receivers went with their tasks; what is left belongs to receivers that have leaked.
         let channels = std::mem::take(&mut *self.channels.borrow_mut());
         drop(channels);
-        self.far_monitors.clear();
+        self.far_watches.clear();
         self.desks.clear();
         context::with(|local| self.timers.clear(local));
     }
@@ -46,7 +46,7 @@ impl Kit {
         local.layer(|| Kit {
             channels: RefCell::new(Slab::new()),
             generation: Cell::new(0),
-            far_monitors: FarMonitors::default(),
+            far_watches: FarWatches::default(),
             desks: Desks::default(),
             timers: Timers::default(),
             undelivered: Cell::new(0),
@@ -82,8 +82,8 @@ impl Kit {
         self.channel(key)?.abandon()
     }
 
-    pub(crate) fn far_monitors(&self) -> &FarMonitors {
-        &self.far_monitors
+    pub(super) fn far_watches(&self) -> &FarWatches {
+        &self.far_watches
     }
 
     pub(super) fn desks(&self) -> &Desks {

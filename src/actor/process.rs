@@ -8,21 +8,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-use slab::Slab;
 use smallvec::SmallVec;
 
-use super::channel::{AnyQueue, Queue, Refused};
+use super::channel::{AnyQueue, Queue};
 use super::exit::{Exit, ExitReason};
 use super::link;
-use super::monitor::Watcher;
+use super::links::Links;
 use super::registry::{Life, Tables};
 use super::send::SendError;
+use super::watch::Watchers;
 use crate::runtime::executor::{Ending, Record};
 use crate::runtime::local::Local;
 use crate::runtime::{RawPid, context};
 
 pub(crate) struct Process {
     pid: RawPid,
+    /// It should end of its own doing, if it is of a kind that looks.
+    asked_to_end: Cell<bool>,
     /// Where mail goes: one queue for each type of message.
     mail: RefCell<SmallVec<[Rc<dyn AnyQueue>; 1]>>,
     bonds: OnceCell<Box<Bonds>>,
@@ -31,10 +33,12 @@ pub(crate) struct Process {
 /// What few actors have.
 #[derive(Default)]
 pub(crate) struct Bonds {
-    pub(crate) watchers: RefCell<Slab<Watcher>>,
-    pub(crate) links: RefCell<Vec<RawPid>>,
+    pub(super) watchers: Watchers,
+    pub(super) links: Links,
     /// Where trapped exits go.
     pub(crate) exits: RefCell<Option<Rc<Queue<Exit>>>>,
+    /// Whose child it is, if it is supervised.
+    pub(super) supervisor: Cell<Option<RawPid>>,
     /// What other cores see of whether it lives; made when it first gets a name or joins a group.
     life: OnceCell<Arc<Life>>,
     /// Why it will have been stopped, where that is not only because somebody asked.
@@ -48,16 +52,19 @@ impl Process {
         if let Some(process) = Process::find(local, pid)? {
             return Some(process);
         }
-        let process = Rc::new(Process { pid, mail: RefCell::new(SmallVec::new()), bonds: OnceCell::new() });
+        let process = Rc::new(Process {
+            pid,
+            asked_to_end: Cell::new(false),
+            mail: RefCell::new(SmallVec::new()),
+            bonds: OnceCell::new(),
+        });
         local.executor().set_record(pid, Rc::clone(&process) as Rc<dyn Record>).then_some(process)
     }
 
     /// As [`of`](Process::of), but makes none: the inner option is none for an actor without a record.
     pub(crate) fn find(local: &Local, pid: RawPid) -> Option<Option<Rc<Process>>> {
-        local.executor().with_record(pid, |record| {
-            let record = Rc::clone(record?) as Rc<dyn Any>;
-            record.downcast().ok()
-        })
+        let records = local.executor().records();
+        Some(records.get(pid)?.and_then(|record| (Rc::clone(record) as Rc<dyn Any>).downcast().ok()))
     }
 
     pub(crate) fn pid(&self) -> RawPid {
@@ -68,9 +75,24 @@ impl Process {
         self.bonds.get_or_init(Box::default)
     }
 
-    /// Mail of type `M` goes to `queue` from now on.
+    /// Has an actor of a kind that looks end of its own doing. Whoever calls this wakes it.
+    pub(crate) fn ask_to_end(&self) {
+        self.asked_to_end.set(true);
+    }
+
+    #[inline]
+    pub(crate) fn is_asked_to_end(&self) -> bool {
+        self.asked_to_end.get()
+    }
+
+    /// Mail of type `M` goes to `queue` from now on, which this keeps open.
     pub(crate) fn publish<M: 'static>(&self, queue: &Rc<Queue<M>>) {
         queue.publish();
+        self.deliver_to(queue);
+    }
+
+    /// As [`publish`](Process::publish), but leaves it to the queue's senders how long it is open.
+    pub(crate) fn deliver_to<M: 'static>(&self, queue: &Rc<Queue<M>>) {
         let queue = Rc::clone(queue) as Rc<dyn AnyQueue>;
         let mut mail = self.mail.borrow_mut();
         let replaced = match mail.iter_mut().find(|kept| is_of::<M>(&***kept)) {
@@ -96,17 +118,12 @@ impl Process {
         self.bonds().life.get_or_init(Arc::default)
     }
 
-    /// Puts a message into the mailbox of its type. Whoever reads is to be woken by the caller, outside all borrows.
+    /// Puts a message into the mailbox of its type. Whoever reads is to be woken by the caller, once nothing is borrowed.
     #[inline]
     pub(crate) fn push<M: 'static>(&self, message: M) -> Result<Option<Waker>, SendError<M>> {
-        let mail = self.mail.borrow();
-        for queue in &*mail {
-            if let Some(queue) = (&**queue as &dyn Any).downcast_ref::<Queue<M>>() {
-                return queue.push(message).map_err(|refused| match refused {
-                    Refused::Full(message) => SendError::Full(message),
-                    Refused::Closed(message) => SendError::Closed(message),
-                });
-            }
+        for queue in &*self.mail.borrow() {
+            let Some(queue) = (&**queue as &dyn Any).downcast_ref::<Queue<M>>() else { continue };
+            return queue.push(message);
         }
         Err(SendError::NoChannel(message))
     }
@@ -121,16 +138,21 @@ impl Process {
         self.bonds().reason.borrow_mut().get_or_insert(reason);
     }
 
+    /// Whose child it is, if it is supervised.
+    pub(crate) fn supervisor(&self) -> Option<RawPid> {
+        self.bonds.get()?.supervisor.get()
+    }
+
     pub(crate) fn traps_exits(&self) -> bool {
         self.bonds.get().is_some_and(|bonds| bonds.exits.borrow().is_some())
     }
 
     pub(crate) fn monitors(&self) -> usize {
-        self.bonds.get().map_or(0, |bonds| bonds.watchers.borrow().len())
+        self.bonds.get().map_or(0, |bonds| bonds.watchers.len())
     }
 
     pub(crate) fn links(&self) -> usize {
-        self.bonds.get().map_or(0, |bonds| bonds.links.borrow().len())
+        self.bonds.get().map_or(0, |bonds| bonds.links.len())
     }
 }
 
@@ -153,9 +175,7 @@ impl Record for Process {
             life.end();
             context::with(|local| Tables::of(local.runtime()).forget(self.pid));
         }
-        for (_, watcher) in bonds.watchers.take() {
-            watcher.tell(self.pid, reason.clone());
-        }
+        bonds.watchers.tell(self.pid, &reason);
         for linked in bonds.links.take() {
             link::signal(linked, self.pid, reason.clone());
         }

@@ -1,0 +1,117 @@
+//! Starting a server.
+
+use std::fmt;
+use std::rc::Rc;
+
+use super::Server;
+use super::arms::Infos;
+use super::reference::ServerRef;
+use super::request::Request;
+use super::serve::serve;
+use crate::actor::channel::{Queue, Receiver};
+use crate::actor::pid::Pid;
+use crate::actor::process::Process;
+use crate::actor::spawn::spawn;
+use crate::runtime::context;
+
+/// Builds a server; from [`server::build`](super::build).
+///
+/// ```
+/// use corelet::actor::channel;
+/// use corelet::actor::server;
+/// # use corelet::actor::Reply;
+/// # use corelet::actor::server::{Context, Server};
+/// # use corelet::runtime::{Cores, Runtime};
+/// # struct Sum(u64);
+/// # impl Server for Sum {
+/// #     type Call = ();
+/// #     type Reply = u64;
+/// #     type Cast = u64;
+/// #     type Info = u64;
+/// #     async fn handle_call(&mut self, _: (), reply: Reply<u64>, _: &Context<Self>) {
+/// #         reply.send(self.0);
+/// #     }
+/// #     async fn handle_cast(&mut self, summand: u64, _: &Context<Self>) {
+/// #         self.0 += summand;
+/// #     }
+/// #     async fn handle_info(&mut self, summand: u64, _: &Context<Self>) {
+/// #         self.0 += summand;
+/// #     }
+/// # }
+///
+/// # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+/// # runtime.block_on(|| async {
+/// let (summands, more) = channel::unbounded::<u32>();
+/// let sum = server::build(Sum(0)).with_info(more).bounded(64).start();
+/// summands.send(3).unwrap();
+/// assert_eq!(sum.call(()).await, Ok(3));
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a builder starts nothing by itself"]
+pub struct Builder<S: Server> {
+    server: S,
+    infos: Infos<S::Info>,
+    capacity: usize,
+    outliving: bool,
+}
+
+impl<S: Server> Builder<S> {
+    pub(super) fn new(server: S) -> Builder<S> {
+        Builder { server, infos: Infos::new(), capacity: usize::MAX, outliving: false }
+    }
+
+    /// Has the server listen to `receiver` too, with [`handle_info`](Server::handle_info). Each message of it goes before
+    /// what lies in the mailbox, and receivers go in the order in which they were added. One whose senders are gone is let go.
+    pub fn with_info<M: Into<S::Info> + 'static>(mut self, receiver: Receiver<M>) -> Builder<S> {
+        self.infos.add(receiver);
+        self
+    }
+
+    /// Limits the mailbox to so many requests, what is on its way from other cores among them; more are refused. Without
+    /// this there is no limit.
+    ///
+    /// # Panics
+    /// When `capacity` is zero.
+    #[track_caller]
+    pub fn bounded(mut self, capacity: usize) -> Builder<S> {
+        assert!(capacity > 0, "a mailbox has room for at least one request");
+        self.capacity = capacity;
+        self
+    }
+
+    /// The server runs on when nobody refers to it any more, until it is stopped, as one must that is reached by its
+    /// [`Pid`] only.
+    pub fn outliving(mut self) -> Builder<S> {
+        self.outliving = true;
+        self
+    }
+
+    /// Starts the server on the current core. What is sent to it from now on arrives; [`init`](Server::init) is still to
+    /// run.
+    ///
+    /// # Panics
+    /// When not called on a core.
+    #[track_caller]
+    pub fn start(self) -> ServerRef<S> {
+        let local = context::current();
+        let queue = Rc::new(Queue::<Request<S>>::new(self.capacity));
+        let inbox = Receiver::new(Rc::clone(&queue));
+        let sender = inbox.sender();
+        let pid = spawn(serve(self.server, self.infos, inbox)).raw();
+        if let Some(process) = Process::of(&local, pid) {
+            if self.outliving {
+                process.publish(&queue);
+            } else {
+                process.deliver_to(&queue);
+            }
+        }
+        ServerRef::new(sender, Pid::new(pid))
+    }
+}
+
+impl<S: Server> fmt::Debug for Builder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("outliving", &self.outliving).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,78 @@
+//! The watches of a server: many actors, one arm.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use crate::actor::exit::Down;
+use crate::actor::monitors::Monitors;
+use crate::runtime::RawPid;
+
+/// Has a server hear of the end of other actors, by its [`handle_down`](super::Server::handle_down); from
+/// [`Context::watcher`](super::Context::watcher). A clone is the same watcher. It may be used by other tasks of the
+/// server's core too.
+///
+/// # Drop
+/// Watches stay. When there are none left, and no watcher, the server looks for no more.
+#[derive(Clone)]
+pub struct Watcher(Rc<Watches>);
+
+/// None once the server has ended.
+type Watches = RefCell<Option<Monitors>>;
+
+impl Watcher {
+    /// Watches an actor, on whatever core: there will be one [`Down`], at once when it has ended already. Watching an
+    /// actor that is being watched, or for a server that has ended, does nothing.
+    pub fn watch(&self, pid: impl Into<RawPid>) {
+        if let Some(monitors) = &mut *self.0.borrow_mut() {
+            monitors.watch(pid);
+        }
+    }
+
+    /// Ends a watch; false when there was none. No [`Down`] of it is seen after this: Erlang's `demonitor` with `flush`.
+    pub fn unwatch(&self, pid: impl Into<RawPid>) -> bool {
+        self.0.borrow_mut().as_mut().is_some_and(|monitors| monitors.unwatch(pid))
+    }
+}
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Watcher").field(&self.0.borrow()).finish()
+    }
+}
+
+/// The server's side of its watches.
+///
+/// # Drop
+/// Ends them all.
+pub(super) struct DownArm(Rc<Watches>);
+
+impl DownArm {
+    pub(super) fn new() -> DownArm {
+        DownArm(Rc::new(RefCell::new(Some(Monitors::new()))))
+    }
+
+    pub(super) fn watcher(&self) -> Watcher {
+        Watcher(Rc::clone(&self.0))
+    }
+
+    /// Nothing can come any more: there are no watches, and nobody to add one.
+    pub(super) fn is_over(&self) -> bool {
+        Rc::strong_count(&self.0) == 1 && self.0.borrow().as_ref().is_none_or(Monitors::is_empty)
+    }
+
+    /// The next end of a watched actor.
+    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<Down> {
+        match &mut *self.0.borrow_mut() {
+            Some(monitors) => monitors.poll_recv(cx),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for DownArm {
+    fn drop(&mut self) {
+        drop(self.0.take());
+    }
+}

@@ -77,9 +77,9 @@ impl Kit {
         }
     }
 
-    /// The last sender of a channel is gone. Whoever reads it is to be woken.
-    pub(crate) fn abandon_channel(&self, key: ChannelKey) -> Option<Waker> {
-        self.channel(key)?.abandon()
+    /// The last sender of one life of a channel is gone. Whoever reads it is to be woken.
+    pub(crate) fn abandon_channel(&self, key: ChannelKey, life: usize) -> Option<Waker> {
+        self.channel(key)?.abandon(life)
     }
 
     pub(super) fn far_watches(&self) -> &FarWatches {

@@ -61,12 +61,15 @@ pub mod group;
 mod kit;
 mod link;
 mod links;
+pub mod machine;
 mod monitor;
 mod monitors;
+mod mutex;
 mod name;
 mod pid;
 mod process;
 mod registry;
+mod select;
 mod send;
 pub mod server;
 mod spawn;
@@ -79,9 +82,11 @@ pub use exit::{Down, Exit, ExitReason};
 pub use link::{Exits, link, trap_exits, unlink};
 pub use monitor::{Monitor, monitor};
 pub use monitors::Monitors;
+pub use mutex::{Lock, Mutex, MutexGuard};
 pub use name::{Name, RegisterError, lookup_as, register, register_pid, send, unregister, whereis};
 pub use pid::{Addressable, Erased, Pid};
 pub use registry::Directory;
+pub use select::{Arm, Arms, select, select_timeout};
 pub use send::{SendError, send_dyn, send_to, undelivered};
 pub use spawn::{
     checkpoint, exit, install, myself, request_stop, spawn, spawn_addr, spawn_addr_on, spawn_link,

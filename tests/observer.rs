@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{PATIENCE, cores, eventually, on_core, within};
-use corelet::actor::{self, Addressable, SNAPSHOT_FORMAT, channel};
+use corelet::actor::{self, ActorInfo, Addressable, SNAPSHOT_FORMAT, Snapshot, Tree, channel, server};
 use corelet::observer::protocol::{Actor, Answer, FORMAT, Node, Overview, Pid, Question, State};
-use corelet::observer::{Observer, ObserverError};
+use corelet::observer::{Inspector, Look, Observer, ObserverError, View};
 use corelet::runtime::{RawPid, Runtime, current_task, yield_now};
 
 /// A path that no other test uses, in a directory that goes with it.
@@ -229,8 +229,10 @@ fn each_question_is_answered_as_the_kit_answers_it() {
         assert_eq!((overview.format, overview.missing.len(), overview.cores.len()), (SNAPSHOT_FORMAT, 0, 2));
         assert_eq!(overview.actors, actors.len());
         // Those that came in order to look have no parents, or are the observer's.
-        let at_rest =
-            |actor: &Actor| actor.parent.is_some() && actor.label.as_deref() != Some("observer connection");
+        let at_rest = |actor: &Actor| {
+            let who = actor.label.as_deref();
+            actor.parent.is_some() && !matches!(who, Some("observer connection" | "inspector"))
+        };
         let theirs: Vec<Actor> = actors.into_iter().filter(at_rest).collect();
         let ours: Vec<Actor> = snapshot.actors().map(Actor::from).filter(at_rest).collect();
         assert!(theirs == ours && theirs.len() >= 3, "{theirs:#?}\n{ours:#?}");
@@ -239,6 +241,40 @@ fn each_question_is_answered_as_the_kit_answers_it() {
         let place = tree.iter().position(|node| node.actor.pid == Pid(parked)).unwrap();
         assert!(tree[place].orphaned && tree[place + 1].depth == tree[place].depth + 1);
         assert_eq!(tree[place + 1].actor.parent, Some(Pid(parked)));
+    });
+}
+
+#[test]
+fn the_inspector_relays_exactly_what_the_kit_says() {
+    on_core(|| async {
+        let inspector = server::start(Inspector);
+        let parent = actor::spawn(async {
+            actor::set_label("parent");
+            actor::spawn(pending::<()>());
+            pending::<()>().await;
+        });
+        for _ in 0..4 {
+            yield_now().await;
+        }
+        // Those that take no part in looking.
+        let at_rest = |info: &&ActorInfo| info.pid == parent || info.parent == Some(parent);
+        let Ok(View::Snapshot(relayed)) = inspector.call(Look::Snapshot).await else { panic!() };
+        let own = actor::snapshot().await;
+        let actors = |snapshot: &Snapshot| snapshot.actors().filter(at_rest).cloned().collect::<Vec<_>>();
+        assert_eq!((actors(&relayed), relayed.format), (actors(&own), own.format));
+        assert_eq!(actors(&own).len(), 2);
+
+        let Ok(View::Tree(relayed)) = inspector.call(Look::Tree).await else { panic!() };
+        let own = actor::tree().await;
+        let nodes =
+            |tree: &Tree| tree.nodes.iter().filter(|node| at_rest(&&node.actor)).cloned().collect::<Vec<_>>();
+        assert_eq!((nodes(&relayed), relayed.missing), (nodes(&own), own.missing.clone()));
+
+        let Ok(View::Actor(relayed)) = inspector.call(Look::Actor(parent)).await else { panic!() };
+        assert_eq!(relayed, actor::actor_info(parent).await);
+        actor::request_stop(parent);
+        actor::monitor(parent).await;
+        assert!(matches!(inspector.call(Look::Actor(parent)).await, Ok(View::Actor(Ok(None)))));
     });
 }
 

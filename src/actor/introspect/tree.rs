@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::collect::snapshot;
 use super::info::{ActorInfo, Snapshot};
+use crate::runtime::CoreId;
 
 /// No actor.
 const NOBODY: u32 = u32::MAX;
@@ -20,6 +21,8 @@ const NOBODY: u32 = u32::MAX;
 pub struct Tree {
     /// All actors, each right before its children: the order in which a tree is printed.
     pub nodes: Vec<TreeNode>,
+    /// The cores that did not answer: their actors are not in the tree.
+    pub missing: Vec<CoreId>,
 }
 
 /// An actor at its place in the tree.
@@ -76,7 +79,8 @@ pub async fn tree() -> Tree {
 /// Puts each actor of a snapshot below its parent. Every actor is there once, whatever the snapshot says: siblings in its
 /// order, and actors that are said to be their own ancestors at the top, orphaned.
 pub fn tree_from(snapshot: Snapshot) -> Tree {
-    let actors: Vec<ActorInfo> = snapshot.cores.into_iter().flat_map(|core| core.actors).collect();
+    let Snapshot { cores, missing, .. } = snapshot;
+    let actors: Vec<ActorInfo> = cores.into_iter().flat_map(|core| core.actors).collect();
     let places: FxHashMap<_, _> =
         actors.iter().zip(0_u32..).map(|(actor, place)| (actor.pid, place)).collect();
     // Children as lists through two arrays, the last one first.
@@ -111,7 +115,7 @@ pub fn tree_from(snapshot: Snapshot) -> Tree {
             }
         }
     }
-    Tree { nodes }
+    Tree { nodes, missing }
 }
 
 #[cfg(test)]
@@ -121,7 +125,7 @@ mod tests {
     use super::*;
     use crate::actor::introspect::info::{CoreSnapshot, SNAPSHOT_FORMAT};
     use crate::actor::pid::Pid;
-    use crate::runtime::{CoreId, CoreStats, RawPid, TaskState};
+    use crate::runtime::{CoreStats, RawPid, TaskState};
 
     fn pid(index: u32) -> RawPid {
         RawPid { core: CoreId((index % 2) as u16), index, generation: 7 }

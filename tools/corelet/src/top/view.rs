@@ -291,7 +291,7 @@ pub mod tests {
     /// The app after two looks, between which something has happened.
     fn app() -> App {
         let mut app = App::new(Sort::Polls);
-        app.hear(sample(1));
+        app.hear(Ok(sample(1)));
         let mut latest = sample(2);
         let core = &mut latest.overview.cores[0];
         (core.cpu_ns, core.polls, core.parks, core.enters) = (Some(1_930_000_000), 211_000, 12_000, 98_700);
@@ -301,7 +301,7 @@ pub mod tests {
         let busy = &mut latest.actors[2];
         (busy.state, busy.polls, busy.messages_received, busy.mailbox) = (State::Queued, 13_010, 7, 3);
         (busy.overruns, busy.cycles, busy.monitors, busy.links) = (5, 2_500_000, 1, 2);
-        app.hear(latest);
+        app.hear(Ok(latest));
         app
     }
 

@@ -311,6 +311,11 @@ impl Executor {
         true
     }
 
+    #[inline]
+    pub(crate) fn is_budget_spent(&self) -> bool {
+        self.budget.get() == 0
+    }
+
     /// Whether the running task is to be stopped.
     pub(crate) fn must_stop(&self) -> bool {
         self.current().is_some_and(|pid| self.is_stopping(pid))
@@ -325,6 +330,11 @@ impl Executor {
     #[inline]
     pub(crate) fn count_received(&self) {
         self.received.set(self.received.get() + 1);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn received_in_this_poll(&self) -> u32 {
+        self.received.get()
     }
 
     /// The records of this core's tasks, under a borrow: no user's code may run while they are held.

@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use common::on_core;
-use corelet::actor::{self, ActorInfo, Addressable, Monitors, Pid, channel};
+use corelet::actor::{self, ActorInfo, Addressable, Monitors, Name, Pid, channel};
 use corelet::runtime::{spawn, yield_now};
 
 struct Words;
@@ -136,6 +136,25 @@ fn a_label_is_seen_and_leads_nowhere() {
         actor::set_label("first");
         actor::set_label(String::from("second"));
         assert_eq!(mine().await.label.as_deref(), Some("second"));
+    });
+}
+
+#[test]
+fn names_are_seen_while_they_are_held_by_one_and_by_all() {
+    const DESK: Name<u8> = Name::new("desk");
+    const BELL: Name<u8> = Name::new("bell");
+    on_core(|| async {
+        let (_sender, inbox) = channel::unbounded::<u8>();
+        let nameless = actor::spawn(pending::<()>());
+        actor::register(DESK, &inbox).unwrap();
+        actor::register(BELL, &inbox).unwrap();
+        let me = actor::myself().unwrap();
+        let snapshot = actor::snapshot().await;
+        let names = |pid: Pid| snapshot.actors().find(|actor| actor.pid == pid).unwrap().names.clone();
+        assert_eq!((names(me), names(nameless)), (vec!["desk", "bell"], vec![]));
+        assert_eq!(mine().await.names, ["desk", "bell"]);
+        actor::unregister(DESK);
+        assert_eq!((mine().await.names, info(nameless).await.names), (vec!["bell"], vec![]));
     });
 }
 

@@ -52,14 +52,17 @@ impl Tree {
 }
 
 impl fmt::Display for Tree {
-    /// A line for each actor, indented below its parent.
+    /// A line for each actor, indented below its parent: identity, names, label.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for TreeNode { actor, depth, orphaned } in &self.nodes {
             write!(f, "{:indent$}{}", "", actor.pid, indent = 2 * *depth as usize)?;
-            if let Some(label) = &actor.label {
-                write!(f, " {label}")?;
+            for name in &actor.names {
+                write!(f, " {name}")?;
             }
-            f.write_str(if *orphaned { " (orphaned)\n" } else { "\n" })?;
+            if let Some(label) = &actor.label {
+                write!(f, " ({label})")?;
+            }
+            f.write_str(if *orphaned { ", orphaned\n" } else { "\n" })?;
         }
         Ok(())
     }
@@ -137,6 +140,7 @@ mod tests {
             parent: parent.map(|parent| pid(parent).into()),
             supervisor: None,
             state: TaskState::Parked,
+            names: Vec::new(),
             label: None,
             traps_exits: false,
             mailbox: 0,

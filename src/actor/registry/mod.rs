@@ -21,7 +21,7 @@ use super::pid::{Addressable, Pid};
 use super::send::{SendError, send_to};
 use crate::lock::{Lock, Rank};
 use crate::runtime::executor::contain;
-use crate::runtime::{Incarnation, NodeId, RawPid, RuntimeHandle};
+use crate::runtime::{CoreId, Incarnation, NodeId, RawPid, RuntimeHandle};
 use groups::{Among, Groups};
 use names::{Binding, Missing, Names};
 
@@ -62,6 +62,16 @@ impl Tables {
     pub(super) fn whereis(&self, name: &str) -> Option<RawPid> {
         let holder = self.names.lock().holder(name);
         holder.ok()
+    }
+
+    /// The names that an actor has.
+    pub(super) fn names_of(&self, holder: RawPid) -> Vec<&'static str> {
+        self.names.lock().held_by(holder)
+    }
+
+    /// Everybody on `core` who has names, and which.
+    pub(super) fn names_on(&self, core: CoreId) -> Vec<(RawPid, Vec<&'static str>)> {
+        self.names.lock().held_on(core)
     }
 
     pub(super) fn unregister(&self, name: &str) -> bool {

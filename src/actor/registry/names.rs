@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::life::Life;
 use crate::actor::channel::Sender;
-use crate::runtime::RawPid;
+use crate::runtime::{CoreId, RawPid};
 
 #[derive(Default)]
 pub(super) struct Names {
@@ -103,6 +103,17 @@ impl Names {
         names.iter().filter_map(|name| self.bindings.remove(name)).collect()
     }
 
+    /// The names that `holder` has.
+    pub(super) fn held_by(&self, holder: RawPid) -> Vec<&'static str> {
+        self.held.get(&holder).map_or_else(Vec::new, |names| names.to_vec())
+    }
+
+    /// Everybody on `core` who has names, and which.
+    pub(super) fn held_on(&self, core: CoreId) -> Vec<(RawPid, Vec<&'static str>)> {
+        let here = self.held.iter().filter(|(holder, _)| holder.core() == core);
+        here.map(|(holder, names)| (*holder, names.to_vec())).collect()
+    }
+
     /// What a live holder is bound to; a stale binding is taken out.
     fn live(&mut self, name: &str) -> Result<&Binding, Option<Binding>> {
         if self.bindings.get(name).is_some_and(|bound| !bound.life.is_live()) {
@@ -122,7 +133,7 @@ impl Binding {
 mod tests {
     use super::*;
     use crate::actor::channel;
-    use crate::runtime::{CoreId, Simulation};
+    use crate::runtime::Simulation;
 
     fn holder(index: u32) -> (RawPid, Arc<Life>) {
         (RawPid { core: CoreId(0), index, generation: 1 }, Arc::default())

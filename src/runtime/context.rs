@@ -61,11 +61,12 @@ pub(crate) fn with<R>(f: impl FnOnce(&Rc<Local>) -> R) -> Option<R> {
 /// turn there is no budget.
 #[inline]
 pub(crate) fn may_receive() -> bool {
-    with(|local| {
-        local.executor().spend_budget() && {
+    peek(|local| {
+        let may = local.executor().spend_budget();
+        if may {
             local.executor().count_received();
-            true
         }
+        may
     })
     .unwrap_or(true)
 }

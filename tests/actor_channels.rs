@@ -284,6 +284,20 @@ fn the_end_of_the_senders_never_overtakes_a_message() {
 }
 
 #[test]
+fn the_end_of_the_last_sender_here_waits_for_what_comes_from_elsewhere() {
+    on_cores(1, async |_, _| {
+        let (sender, mut receiver) = channel::unbounded();
+        let far = sender.clone();
+        // Delivered when this task yields.
+        std::thread::spawn(move || far.send(1).unwrap()).join().unwrap();
+        drop(sender);
+        assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty), "not disconnected yet");
+        assert_eq!(soon(receiver.recv()).await, Ok(1));
+        assert_eq!(soon(receiver.recv()).await, Err(Disconnected));
+    });
+}
+
+#[test]
 fn the_end_of_earlier_senders_is_not_that_of_a_later_one() {
     on_cores(1, async |_, _| {
         let (sender, mut receiver) = channel::unbounded();

@@ -143,3 +143,31 @@ impl Tables {
         Member { node: self.node, incarnation: self.incarnation, pid: pid.into() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Tables;
+    use crate::actor::{self, Name, channel, group};
+    use crate::runtime::{Simulation, handle};
+
+    #[test]
+    fn nothing_is_left_of_actors_that_have_ended_though_nobody_asks_for_them() {
+        Simulation::new(1, 1)
+            .block_on(|| async {
+                let runtime = handle();
+                let ends = actor::spawn(async {
+                    let (_sender, inbox) = channel::unbounded();
+                    actor::register(Name::<u8>::new("a"), &inbox).unwrap();
+                    actor::register(Name::<u8>::new("b"), &inbox).unwrap();
+                    let me = actor::myself().unwrap();
+                    group::join("a", me);
+                    group::join("b", me);
+                });
+                actor::monitor(ends).await;
+                let tables = Tables::of(&runtime);
+                assert!(tables.names.lock().is_empty());
+                assert!(tables.groups.lock().is_empty());
+            })
+            .unwrap();
+    }
+}

@@ -130,6 +130,13 @@ impl Binding {
 }
 
 #[cfg(test)]
+impl Names {
+    pub(super) fn is_empty(&self) -> bool {
+        self.bindings.is_empty() && self.held.is_empty()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::actor::channel;
@@ -140,10 +147,7 @@ mod tests {
     }
 
     fn assert_empty(names: &Names) {
-        assert!(
-            names.bindings.is_empty() && names.held.is_empty(),
-            "nothing is left of names that nobody has"
-        );
+        assert!(names.is_empty(), "nothing is left of names that nobody has");
     }
 
     /// Runs `test` with a sender, which only a core can make.

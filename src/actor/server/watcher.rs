@@ -71,54 +71,56 @@ impl Downs {
 ///
 /// # Drop
 /// Ends them all.
-pub(super) struct DownArm(Rc<Downs>);
+pub(super) struct DownArm {
+    downs: Rc<Downs>,
+    /// Found, and not taken yet.
+    found: Option<Down>,
+}
 
 impl DownArm {
     pub(super) fn new(local: &Rc<Local>) -> DownArm {
         let queue = Rc::new(Queue::new(usize::MAX));
         // The arm, not its senders, says when it is over.
         queue.publish();
-        DownArm(Rc::new(Downs {
-            local: Rc::clone(local),
-            queue,
-            watched: RefCell::default(),
-            closed: Cell::new(false),
-        }))
+        let downs =
+            Downs { local: Rc::clone(local), queue, watched: RefCell::default(), closed: Cell::new(false) };
+        DownArm { downs: Rc::new(downs), found: None }
     }
 
     pub(super) fn watcher(&self) -> Watcher {
-        Watcher(Rc::clone(&self.0))
+        Watcher(Rc::clone(&self.downs))
     }
 
     /// Nothing can come any more: there are no watches, and nobody to add one.
     pub(super) fn is_over(&self) -> bool {
-        Rc::strong_count(&self.0) == 1 && self.0.watched.borrow().is_empty()
+        Rc::strong_count(&self.downs) == 1 && self.downs.watched.borrow().is_empty()
     }
 
-    /// The next end of a watched actor. What was told of others since is left out.
-    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<Down> {
-        while let Poll::Ready(Some(down)) = self.0.queue.poll_pop(cx) {
-            let watched = self.0.watched.borrow_mut().remove(&down.pid.raw());
+    /// Finds the next end of a watched actor. What was told of others since is left out.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while let Poll::Ready(Some(down)) = self.downs.queue.poll_pop(cx) {
+            let watched = self.downs.watched.borrow_mut().remove(&down.pid.raw());
             if watched.is_some() {
-                return Poll::Ready(down);
+                self.found = Some(down);
+                return Poll::Ready(());
             }
         }
         Poll::Pending
+    }
+
+    /// What was found.
+    pub(super) fn take(&mut self) -> Option<Down> {
+        self.found.take()
     }
 }
 
 impl Drop for DownArm {
     fn drop(&mut self) {
-        self.0.closed.set(true);
-        for (pid, place) in self.0.watched.take() {
-            unwatch(&self.0.local, pid, place);
+        let downs = &self.downs;
+        downs.closed.set(true);
+        for (pid, place) in downs.watched.take() {
+            unwatch(&downs.local, pid, place);
         }
-        drop(self.0.queue.close());
-    }
-}
-
-impl fmt::Debug for DownArm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DownArm").field("len", &self.0.queue.depth()).finish()
+        drop(downs.queue.close());
     }
 }

@@ -62,18 +62,17 @@ fn accepting_without_free_descriptors_waits_and_recovers() {
             // The client's end is made before there is no room for the server's.
             let client = std::net::TcpStream::connect(address).unwrap();
             let soft = use_descriptors_up();
+            let begun = Instant::now();
             let error = listener.accept().await.unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
 
-            // Asked again and again, it waits longer and longer between two tries.
-            let (begun, before) = (Instant::now(), core_stats().unwrap());
-            let mut refusals = 0;
-            while begun.elapsed() < Duration::from_millis(200) {
+            // Asked again and again, it waits longer and longer between two tries: 5 ms, 10, 20 and so on.
+            let before = core_stats().unwrap();
+            for _ in 0..6 {
                 assert_eq!(listener.accept().await.unwrap_err().raw_os_error(), Some(libc::EMFILE));
-                refusals += 1;
             }
             let after = core_stats().unwrap();
-            assert!((3..=10).contains(&refusals), "{refusals} refusals in 200 ms");
+            assert!(begun.elapsed() >= Duration::from_millis(315), "{:?}", begun.elapsed());
             let entered = after.driver.enters - before.driver.enters;
             assert!(entered < 60, "{entered} kernel entries while there is nothing to gain");
 
@@ -84,7 +83,7 @@ fn accepting_without_free_descriptors_waits_and_recovers() {
             let also = std::net::TcpStream::connect(address).unwrap();
             let begun = Instant::now();
             assert_eq!(listener.accept().await.unwrap().peer_addr().unwrap(), also.local_addr().unwrap());
-            assert!(begun.elapsed() < Duration::from_millis(200));
+            assert!(begun.elapsed() < Duration::from_secs(1));
         });
     });
 }

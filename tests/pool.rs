@@ -9,7 +9,7 @@ use std::time::Duration;
 use corelet::net::{StreamOptions, UnixListener};
 use corelet::pool::{AcquireError, Pool, TcpConnector, UnixConnector};
 use corelet::runtime::spawn;
-use support::{Memory, Upstream, assert_settled, echo, on_cores, poll_until, shard, soon};
+use support::{Memory, Upstream, all_settled, echo, on_cores, poll_until, settled, shard, soon};
 
 #[test]
 fn a_lease_carries_an_exchange_and_its_connection_is_used_again() {
@@ -128,9 +128,7 @@ fn all_of_a_thousand_slots_are_leased_and_come_back() {
                 for task in tasks {
                     soon(task).await.unwrap();
                 }
-                poll_until(async || shard(&pool, index).await.leased == 0).await;
-                let stats = shard(&pool, index).await;
-                assert_settled(&stats);
+                let stats = settled(&pool, index).await;
                 assert_eq!(stats.opens, stats.idle as u64, "nothing was closed");
                 assert!(stats.idle <= SLOTS);
             }
@@ -173,8 +171,7 @@ fn hundreds_of_tcp_connections_are_leased_at_once_and_closed() {
         for task in tasks {
             soon(task).await.unwrap();
         }
-        let stats = shard(&pool, 0).await;
-        assert_settled(&stats);
+        let stats = settled(&pool, 0).await;
         assert!(stats.idle <= SLOTS);
         soon(pool.close()).await;
         poll_until(async || upstream.live() == 0).await;
@@ -200,9 +197,7 @@ fn ten_thousand_idle_handles_change_nothing() {
         drop(soon(waiting).await.unwrap());
         drop(handles);
         drop(soon(pool.acquire()).await.unwrap());
-        poll_until(async || pool.stats().await.shards.iter().all(|shard| shard.leased == 0)).await;
-        let stats = pool.stats().await;
-        stats.shards.iter().for_each(assert_settled);
+        let stats = all_settled(&pool).await;
         assert_eq!(stats.sum(|shard| shard.refused + shard.cancelled), 0);
         pool.close().await;
     });

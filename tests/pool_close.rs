@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use corelet::net::TcpStream;
 use corelet::pool::{AcquireError, CloseReason, Lease, Pool, TcpConnector};
 use corelet::runtime::{Cores, Runtime, core_stats, sleep, spawn};
-use support::{Memory, Upstream, echo, on_cores, poll_once, poll_until, set, shard, soon, watched};
+use support::{Memory, Upstream, echo, on_cores, poll_once, poll_until, set, settled, shard, soon, watched};
 
 #[test]
 fn a_close_ends_every_waiter_and_every_later_acquire() {
@@ -207,6 +207,26 @@ fn a_drain_waits_for_a_lease_whose_home_hears_of_the_close_last() {
         assert!(pool.drain(Duration::from_millis(20)).await.is_err(), "the lease is out");
         drop(lease);
         soon(pool.drain(support::PATIENCE)).await.unwrap();
+    });
+}
+
+#[test]
+fn the_stats_of_a_closed_pool_say_which_leases_are_out() {
+    on_cores(2, async move |runtime, cores| {
+        for (home, core) in cores.into_iter().enumerate() {
+            let pool = Pool::builder(Memory::default()).slots_per_core(2).build(&runtime).unwrap();
+            let handle = pool.handle_on(core).unwrap();
+            let mut leases =
+                vec![soon(handle.acquire()).await.unwrap(), soon(handle.acquire()).await.unwrap()];
+            soon(pool.close()).await;
+            while let Some(lease) = leases.pop() {
+                let stats = shard(&pool, home).await;
+                assert_eq!((stats.leased, stats.credits), (leases.len() + 1, leases.len() + 1));
+                drop(lease);
+                poll_until(async || shard(&pool, home).await.leased == leases.len()).await;
+            }
+            assert_eq!(settled(&pool, home).await.closed_for(CloseReason::Shutdown), 2);
+        }
     });
 }
 

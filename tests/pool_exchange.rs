@@ -13,7 +13,7 @@ use corelet::net::TcpStream;
 use corelet::pool::{CloseReason, ExchangeError, Pool, TcpConnector};
 use corelet::runtime::{core_stats, sleep, spawn};
 use support::{
-    Cut, Random, Upstream, assert_settled, cut_off, echo, on_cores, poll_once, poll_until, shard, soon,
+    Cut, Random, Upstream, all_settled, cut_off, echo, on_cores, poll_once, poll_until, settled, shard, soon,
 };
 
 #[test]
@@ -37,10 +37,8 @@ fn a_failed_exchange_costs_its_connection_and_the_lease_refuses_another() {
         assert!(matches!(refused, Err(ExchangeError::Dirty)) && !ran);
         drop(lease);
         poll_until(async || upstream.live() == 0).await;
-        poll_until(async || shard(&pool, 0).await.closing == 0).await;
-        let stats = shard(&pool, 0).await;
+        let stats = settled(&pool, 0).await;
         assert_eq!(stats.closed_for(CloseReason::Dirty), 1);
-        assert_settled(&stats);
         let mut lease = soon(pool.acquire()).await.unwrap();
         assert_eq!(lease.exchange(async |stream| echo(stream, b"new").await).await.unwrap(), b"new");
         assert_eq!(upstream.accepted(), 2);
@@ -295,16 +293,7 @@ fn nobody_reads_a_reply_to_somebody_elses_request() {
         println!("matched, mismatched, cancelled: {here:?} {there:?}");
         assert_eq!(here.1 + there.1, 0, "replies to somebody else's request");
         assert!(here.0 + there.0 > 100 && here.2 + there.2 > 100);
-        poll_until(async || {
-            pool.stats()
-                .await
-                .shards
-                .iter()
-                .all(|shard| (shard.leased, shard.closing, shard.opening) == (0, 0, 0))
-        })
-        .await;
-        let stats = pool.stats().await;
-        stats.shards.iter().for_each(assert_settled);
+        let stats = all_settled(&pool).await;
         assert_eq!(stats.sum(|shard| shard.closed_for(CloseReason::Dirty)), here.2 + there.2);
         poll_until(async || upstream.live() as u64 == stats.sum(|shard| shard.idle as u64)).await;
         pool.close().await;

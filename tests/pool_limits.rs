@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corelet::pool::{AcquireError, Fairness, Handle, Pool, Stage};
 use corelet::runtime::{CoreId, RuntimeHandle, sleep, spawn};
-use support::{Memory, Random, assert_settled, on_cores, poll_once, poll_until, shard, soon};
+use support::{Memory, Random, on_cores, poll_once, poll_until, settled, shard, soon};
 
 /// A pool with four slots for each core, and a handle of the first core's shard or of the second's.
 fn pools(runtime: &RuntimeHandle, cores: &[CoreId]) -> Vec<(Pool<Memory>, usize, Handle<Memory>)> {
@@ -50,10 +50,7 @@ fn a_handle_at_its_limit_waits_until_one_of_its_leases_ends() {
             assert!(second.exchange(async |_| Err::<(), _>(())).await.is_err());
             drop(second);
             drop((third, soon(fourth).await.unwrap()));
-            poll_until(async || shard(&pool, home).await.leased == 0).await;
-            poll_until(async || shard(&pool, home).await.closing == 0).await;
-            let stats = shard(&pool, home).await;
-            assert_settled(&stats);
+            let stats = settled(&pool, home).await;
             assert_eq!(stats.limit_waits, 3, "{stats:?}");
             soon(pool.close()).await;
         }
@@ -142,8 +139,7 @@ fn no_mix_of_tenants_breaks_a_limit() {
                 soon(tenant).await.unwrap();
             }
             for index in 0..2 {
-                poll_until(async || shard(&pool, index).await.leased == 0).await;
-                assert_settled(&shard(&pool, index).await);
+                settled(&pool, index).await;
             }
             soon(pool.close()).await;
         }

@@ -15,9 +15,7 @@ use std::time::{Duration, Instant};
 use corelet::pool::{Affinity, BuildError, Pool, TcpConnector};
 use corelet::runtime::{Cores, Runtime, RuntimeHandle, core_stats, sleep, spawn};
 use futures_util::future::join_all;
-use support::{
-    Memory, PATIENCE, Random, assert_settled, echo, on_cores, poll_until, set, shard, soon, watched,
-};
+use support::{Memory, PATIENCE, Random, all_settled, echo, on_cores, poll_until, set, shard, soon, watched};
 
 /// An echo server that counts its connections on every accept: those whose client has not closed.
 struct Counting {
@@ -120,8 +118,7 @@ fn the_server_never_sees_more_connections_than_the_limit_wherever_the_load_goes(
         let moved = stats.sum(|shard| shard.closes[corelet::pool::CloseReason::Rebalanced as usize]);
         assert!(moved >= 11 * LIMIT as u64 / 2, "{stats:?}");
         assert!(server.accepted.load(Ordering::SeqCst) as u64 >= moved);
-        poll_until(async || pool.stats().await.shards.iter().all(|shard| shard.leased == 0)).await;
-        pool.stats().await.shards.iter().for_each(assert_settled);
+        all_settled(&pool).await;
         pool.close().await;
     });
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corelet::pool::{AcquireError, Pool};
 use corelet::runtime::{sleep, spawn, yield_now};
-use support::{Memory, assert_settled, on_cores, poll_once, poll_until, shard, soon};
+use support::{Memory, on_cores, poll_once, poll_until, settled, shard, soon};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -20,7 +20,7 @@ fn what_would_miss_its_deadline_is_refused_at_once() {
             let pool = builder.acquire_timeout(LONG * 10).build(&runtime).unwrap();
             let handle = pool.handle_on(home).unwrap();
             let lease = soon(handle.acquire()).await.unwrap();
-            let mut first = handle.acquire_within(Duration::from_secs(1));
+            let mut first = handle.acquire_within(LONG / 2);
             assert!(poll_once(&mut first).await.is_pending(), "the lease may end at once");
             poll_until(async || shard(&pool, index).await.waiting == 1).await;
             let refused = soon(handle.acquire_within(LONG - Duration::from_secs(1))).await.unwrap_err();
@@ -35,8 +35,7 @@ fn what_would_miss_its_deadline_is_refused_at_once() {
             drop(lease);
             drop(soon(first).await.unwrap());
             drop(soon(second).await.unwrap());
-            poll_until(async || shard(&pool, index).await.leased == 0).await;
-            assert_settled(&shard(&pool, index).await);
+            settled(&pool, index).await;
             assert_eq!(shard(&pool, index).await.would_miss, 1);
             soon(pool.close()).await;
         }
@@ -102,9 +101,7 @@ fn a_queue_that_stands_is_shed_and_the_rest_is_served() {
                     Err(other) => panic!("{other}"),
                 }
             }
-            poll_until(async || shard(&pool, index).await.leased == 0).await;
-            let stats = shard(&pool, index).await;
-            assert_settled(&stats);
+            let stats = settled(&pool, index).await;
             assert!(shed > 0 && shed < 200, "{shed} of 200 shed");
             assert_eq!(stats.shed, shed);
             // The queue has drained: nobody is shed any more.

@@ -19,7 +19,9 @@ use corelet::pool::{
 };
 use corelet::runtime::{core_stats, spawn, timeout, yield_now};
 use framed::{Frame, Frames, REFUSED, drip_frames, echo_frames, frame, read_frame, to_bytes, write_frame};
-use support::{Cut, Random, Upstream, assert_settled, cut_off, on_cores, poll_once, poll_until, shard, soon};
+use support::{
+    Cut, Random, Upstream, assert_settled, cut_off, on_cores, poll_once, poll_until, settled, shard, soon,
+};
 use tokio_util::codec::{Decoder, Encoder};
 
 type Frameworks = FramedConnector<TcpConnector, fn() -> Frames>;
@@ -259,7 +261,8 @@ fn a_socket_whose_oldest_reply_is_overdue_is_failed() {
             }
             _ => echo_frames(socket, number),
         });
-        let limit = Duration::from_millis(20);
+        // Those that the upstream answers at once must not be overdue on a busy machine.
+        let limit = Duration::from_millis(500);
         let pool = ordered(&upstream, 1, 2).reply_timeout(limit).build(&runtime).unwrap();
         let mut leases = leases(&pool, 2).await;
         assert_eq!(leases[0].call(frame(1)).await.unwrap(), frame(1));
@@ -505,8 +508,7 @@ fn closing_the_pool_leaves_no_socket_and_no_task() {
         }
         assert_eq!(upstream.accepted(), 4);
         soon(pool.close()).await;
-        let sockets = pool.sockets().stats().await;
-        assert_eq!(sockets.sum(|shard| shard.connections() as u64), 0, "{sockets:?}");
+        poll_until(async || pool.sockets().stats().await.sum(|shard| shard.connections() as u64) == 0).await;
         assert!(matches!(pool.acquire().await, Err(AcquireError::Closed)));
         poll_until(async || upstream.live() == 0).await;
 
@@ -664,14 +666,9 @@ where
     for task in tasks {
         done += soon(task).await.unwrap();
     }
-    poll_until(async || {
-        let stats = shard(&pool, 0).await;
-        stats.leased + stats.closing + stats.opening == 0
-    })
-    .await;
-    assert_settled(&shard(&pool, 0).await);
+    settled(&pool, 0).await;
     soon(pool.close()).await;
-    assert_eq!(shard(pool.sockets(), 0).await.connections(), 0);
+    poll_until(async || shard(pool.sockets(), 0).await.connections() == 0).await;
     done
 }
 

@@ -19,8 +19,8 @@ use corelet::pool::{
 use corelet::runtime::{RuntimeHandle, now, spawn, yield_now};
 use framed::{Frames, drip_frames, echo_frames, frame, read_frame};
 use support::{
-    Cut, Memory, Random, Upstream, assert_settled, cut_off, echo, on_cores, poll_once, poll_until, set,
-    shard, soon,
+    Cut, Memory, Random, Upstream, all_settled, assert_settled, cut_off, echo, on_cores, poll_once,
+    poll_until, set, settled, shard, soon,
 };
 
 fn pool(
@@ -325,7 +325,7 @@ fn closing_the_pool_leaves_no_socket() {
             soon(task).await.unwrap();
         }
         soon(shared.close()).await;
-        let sockets = shared.sockets().stats().await;
+        let sockets = all_settled(shared.sockets()).await;
         assert_eq!(sockets.sum(|shard| shard.connections() as u64), 0, "{sockets:?}");
         assert_eq!(sockets.sum(|shard| shard.opens), 2);
         poll_until(async || upstream.live() == 0).await;
@@ -486,12 +486,7 @@ fn no_reply_crosses_however_exchanges_are_dropped() {
         stop.store(true, Ordering::SeqCst);
         println!("{done} of 1600 calls ended well, in {:?}", now() - begun);
         assert!(done > 100);
-        poll_until(async || {
-            let stats = shard(&pool, 0).await;
-            stats.leased + stats.closing + stats.opening == 0
-        })
-        .await;
-        assert_settled(&shard(&pool, 0).await);
+        settled(&pool, 0).await;
         pool.close().await;
     });
 }

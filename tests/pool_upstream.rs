@@ -14,7 +14,10 @@ use std::time::{Duration, Instant};
 use corelet::net::TcpStream;
 use corelet::pool::{AcquireError, CloseReason, Connector, Pool, Stage, TcpConnector};
 use corelet::runtime::{sleep, spawn};
-use support::{Memory, Upstream, assert_settled, echo, on_cores, poll_once, poll_until, set, shard, soon};
+use support::{
+    Memory, Upstream, all_settled, assert_settled, echo, on_cores, poll_once, poll_until, set, settled,
+    shard, soon,
+};
 
 #[test]
 fn a_connection_that_the_peer_closed_while_idle_is_never_leased() {
@@ -40,7 +43,7 @@ fn a_connection_that_the_peer_closed_while_idle_is_never_leased() {
                 poll_until(async || shard(&pool, index).await.closed_for(CloseReason::Broken) == 3 * round)
                     .await;
                 poll_until(async || shard(&pool, index).await.connections() == 0).await;
-                assert_settled(&shard(&pool, index).await);
+                settled(&pool, index).await;
             }
         }
         pool.close().await;
@@ -134,7 +137,14 @@ fn a_silent_handshake_ends_by_its_time_limit_and_frees_the_slot() {
         assert_eq!((stats.connect_failures, stats.idle), (1, 0));
         poll_until(async || upstream.live() == 0).await;
         talks.store(true, Ordering::SeqCst);
-        let mut lease = soon(pool.acquire()).await.unwrap();
+        // On a busy machine even a ready greeting may come too late, once.
+        let mut greeted = None;
+        poll_until(async || {
+            greeted = pool.acquire().await.ok();
+            greeted.is_some()
+        })
+        .await;
+        let mut lease = greeted.unwrap();
         lease.exchange(async |stream| echo(stream, b"shaken").await).await.unwrap();
         drop(lease);
         pool.close().await;
@@ -157,24 +167,23 @@ fn a_black_hole_does_not_hold_an_acquire_beyond_its_deadline() {
             }
         }
         assert!(fillers.len() < 16, "the backlog does not fill");
-        let limit = Duration::from_millis(50);
+        let (limit, attempt) = (Duration::from_millis(50), Duration::from_secs(2));
         let pool = Pool::builder(TcpConnector::new(address))
             .slots_per_core(1)
             .acquire_timeout(limit)
-            .connect_timeout(Duration::from_millis(200))
+            .connect_timeout(attempt)
             .build(&runtime)
             .unwrap();
         for _ in 0..2 {
             let begun = Instant::now();
             let error = soon(pool.acquire()).await.unwrap_err();
             let took = begun.elapsed();
-            assert!(took >= limit && took < limit + Duration::from_millis(500), "{took:?}");
+            assert!(took >= limit && took < attempt, "{took:?}");
             let AcquireError::Timeout { stage, waited, queued, .. } = error else { panic!("{error}") };
             assert_eq!((stage, queued), (Stage::Connecting, 1));
             assert!(waited >= limit && waited <= took);
         }
-        poll_until(async || shard(&pool, 0).await.opening == 0).await;
-        assert_settled(&shard(&pool, 0).await);
+        settled(&pool, 0).await;
         soon(pool.close()).await;
         drop(fillers);
     });
@@ -208,8 +217,7 @@ fn a_permanent_refusal_reaches_more_waiters_than_slots_at_once() {
                 let cause = std::error::Error::source(&error).expect("the cause is kept");
                 assert_eq!(cause.to_string(), source.to_string());
             }
-            let stats = pool.stats().await;
-            stats.shards.iter().for_each(assert_settled);
+            all_settled(&pool).await;
             soon(pool.close()).await;
         }
     });
@@ -284,6 +292,9 @@ fn a_deadline_in_an_outage_names_the_latest_connect_error() {
         let lease = pool.acquire().await.unwrap();
         set(&script.fail_connects, true);
         let handle = pool.handle();
+        let mut first = handle.acquire();
+        assert!(poll_once(&mut first).await.is_pending());
+        poll_until(async || shard(&pool, 0).await.connect_failures > 0).await;
         let error = soon(handle.acquire_within(Duration::from_millis(30))).await.unwrap_err();
         let AcquireError::Timeout { last_connect_error: Some(cause), .. } = &error else { panic!("{error}") };
         assert_eq!(cause.to_string(), "refused on purpose");
@@ -307,11 +318,13 @@ fn the_pause_between_attempts_grows_and_no_attempt_is_made_for_nobody() {
         let lease = pool.acquire().await.unwrap();
         set(&script.fail_connects, true);
         let handle = pool.handle();
+        let begun = Instant::now();
         let waited = soon(handle.acquire_within(Duration::from_millis(200))).await;
         assert!(matches!(waited, Err(AcquireError::Timeout { .. })));
-        let failures = shard(&pool, 0).await.connect_failures;
+        let (failures, took) = (shard(&pool, 0).await.connect_failures, begun.elapsed());
         // Half of each pause is certain: after 2, 4, 8, 16 and then every 32 milliseconds at the earliest.
-        assert!((2..=11).contains(&failures), "{failures} attempts in 200 ms");
+        let most = 5 + took.as_millis() as u64 / 32;
+        assert!((1..=most).contains(&failures), "{failures} attempts in {took:?}");
         sleep(Duration::from_millis(100)).await;
         assert_eq!(shard(&pool, 0).await.connect_failures, failures, "nobody waits");
         drop(lease);
@@ -521,7 +534,7 @@ fn an_upstream_that_hangs_up_at_random_costs_no_slot_and_hangs_nobody() {
             pool.stats().await.shards.iter().all(|shard| shard.connections() == 0)
         })
         .await;
-        pool.stats().await.shards.iter().for_each(assert_settled);
+        all_settled(&pool).await;
         soon(pool.close()).await;
     });
 }

@@ -171,7 +171,7 @@ fn a_foreign_wake_finds_a_parked_core_at_once() {
         }
         delays.sort();
         // A lost wake-up would take for ever; the machine may be busy with other things now and then.
-        assert!(delays[delays.len() * 9 / 10] < Duration::from_millis(100), "{:?}", delays.last());
+        assert!(delays[delays.len() * 9 / 10] < Duration::from_secs(1), "{:?}", delays.last());
     });
 }
 

@@ -222,11 +222,16 @@ fn a_handle_may_be_awaited_by_another_task() {
 #[test]
 fn awaiting_by_reference_is_cancel_safe() {
     on_core(|| async {
-        let mut task = spawn(async {
-            sleep(Duration::from_millis(10)).await;
+        let go = Rc::new(Cell::new(false));
+        let may = Rc::clone(&go);
+        let mut task = spawn(async move {
+            while !may.get() {
+                yield_now().await;
+            }
             1
         });
         assert!(timeout(Duration::from_millis(1), &mut task).await.is_err());
+        go.set(true);
         assert_eq!((&mut task).await.unwrap(), 1);
     });
 }

@@ -169,14 +169,16 @@ fn ticks_that_were_missed_are_left_out() {
         let period = ms(5);
         let mut ticks = interval(period);
         let first = ticks.tick().await;
+        // By now it may have been late, and others missed already.
+        let taken = Instant::now();
         // The core is kept busy over at least six ticks.
         std::thread::sleep(period * 6);
+        let asked = Instant::now();
         let late = ticks.tick().await;
-        assert_eq!(late, first + period, "the one that was due is given");
-        let taken = Instant::now();
+        assert!(late > first && late <= taken + period, "the one that was due is given");
         let next = ticks.tick().await;
-        assert!(next + period > taken && next >= first + period * 7, "missed ones are not made up for");
-        assert_eq!((next - first).as_nanos() % period.as_nanos(), 0);
+        assert!(next > asked && next >= late + period * 6, "missed ones are not made up for");
+        assert!([late, next].iter().all(|due| (*due - first).as_nanos() % period.as_nanos() == 0));
     });
 }
 

@@ -7,7 +7,7 @@
 //! The places where answers arrive are kept on the caller's core and used again, so a call allocates nothing of its own.
 
 use std::any::{Any, TypeId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -22,6 +22,7 @@ use super::kit::Kit;
 use super::pid::{Addressable, Pid};
 use super::send::{SendError, send_to};
 use crate::runtime::executor::contain;
+use crate::runtime::local::Local;
 use crate::runtime::mesh::{self, Letter};
 use crate::runtime::{CoreId, context, timeout};
 
@@ -144,7 +145,7 @@ where
 /// When not called on a core.
 #[track_caller]
 pub fn reply<R: Send + 'static>() -> (Reply<R>, Answer<R>) {
-    let (core, desk) = match context::with(|local| (local.id(), Kit::of(local).desks().of::<R>())) {
+    let (core, desk) = match context::peek(|local| (local.id(), Kit::of(local).desks().of::<R>())) {
         Some(here) => here,
         None => panic!("an answer arrives on a core: this must be called on one"),
     };
@@ -223,32 +224,48 @@ impl<R: Send + 'static> fmt::Debug for Answer<R> {
 
 /// The places of one core where answers arrive, by the type of the answer.
 #[derive(Default)]
-pub(super) struct Desks(RefCell<FxHashMap<TypeId, Rc<dyn Any>>>);
+pub(super) struct Desks {
+    desks: RefCell<Vec<Rc<dyn Any>>>,
+    numbers: RefCell<FxHashMap<TypeId, u32>>,
+    /// The one that was asked for last, in the hope that it is asked for next.
+    last: Cell<u32>,
+}
 
 impl Desks {
     #[inline]
     fn of<R: 'static>(&self) -> Rc<Desk<R>> {
-        if let Some(desk) = self.find() {
-            return desk;
+        match self.get(self.last.get()) {
+            Some(desk) => desk,
+            None => self.search(),
         }
-        let desk = Rc::new(Desk { slots: RefCell::new(Vec::new()), free: RefCell::new(Vec::new()) });
-        self.0.borrow_mut().insert(TypeId::of::<R>(), Rc::clone(&desk) as Rc<dyn Any>);
-        desk
     }
 
     #[inline]
-    fn find<R: 'static>(&self) -> Option<Rc<Desk<R>>> {
-        let desks = self.0.borrow();
-        Rc::clone(desks.get(&TypeId::of::<R>())?).downcast().ok()
+    fn get<R: 'static>(&self, number: u32) -> Option<Rc<Desk<R>>> {
+        Rc::clone(self.desks.borrow().get(number as usize)?).downcast().ok()
+    }
+
+    fn search<R: 'static>(&self) -> Rc<Desk<R>> {
+        let new = self.desks.borrow().len() as u32;
+        let number = *self.numbers.borrow_mut().entry(TypeId::of::<R>()).or_insert(new);
+        self.last.set(number);
+        if let Some(desk) = self.get(number) {
+            return desk;
+        }
+        let desk = Rc::new(Desk { number, slots: RefCell::new(Vec::new()), free: RefCell::new(Vec::new()) });
+        self.desks.borrow_mut().push(Rc::clone(&desk) as Rc<dyn Any>);
+        desk
     }
 
     pub(super) fn clear(&self) {
-        drop(self.0.take());
+        self.numbers.borrow_mut().clear();
+        drop(self.desks.take());
     }
 }
 
 /// Where answers of one type arrive.
 struct Desk<R> {
+    number: u32,
     slots: RefCell<Vec<Slot<R>>>,
     free: RefCell<Vec<u32>>,
 }
@@ -268,6 +285,7 @@ enum State<R> {
 /// Names one use of a slot.
 #[derive(Clone, Copy)]
 struct Place {
+    desk: u32,
     index: u32,
     generation: u32,
 }
@@ -285,7 +303,7 @@ impl<R> Desk<R> {
         };
         let slot = &mut slots[index as usize];
         slot.state = State::Asked(None);
-        Place { index, generation: slot.generation }
+        Place { desk: self.number, index, generation: slot.generation }
     }
 
     #[inline]
@@ -335,8 +353,8 @@ impl<R> Desk<R> {
 
 #[inline]
 fn deliver<R: Send + 'static>(core: CoreId, place: Place, answer: Option<R>) {
-    let desk = context::with(|local| (local.id() == core).then(|| Kit::of(local).desks().find::<R>()));
-    match desk.flatten() {
+    let desk = |local: &Local| (local.id() == core).then(|| Kit::of(local).desks().get(place.desk));
+    match context::peek(desk).flatten() {
         Some(desk) => bring(desk, place, answer),
         // Refused by a core that has ended, and the asker with it.
         None => drop(mesh::post(core, Answered { core, place, answer })),
@@ -367,7 +385,7 @@ impl<R: Send + 'static> Letter for Answered<R> {
     fn open(self: Box<Self>) {
         let Answered { core, place, answer } = *self;
         debug_assert_eq!(context::current().id(), core);
-        let desk = context::with(|local| Kit::of(local).desks().find()).flatten();
+        let desk = context::peek(|local| Kit::of(local).desks().get(place.desk)).flatten();
         contain("an answer that nobody waits for", || bring::<R>(desk, place, answer));
     }
 }

@@ -8,14 +8,14 @@ use slab::Slab;
 
 use super::call::Desks;
 use super::channel::{AnyQueue, ChannelKey};
-use super::monitor::FarMonitors;
+use super::watch::FarWatches;
 use crate::runtime::local::{Layer, Local};
 
 /// The kit of one core, reached on its thread only.
 pub(crate) struct Kit {
     channels: RefCell<Slab<Channel>>,
     generation: Cell<u32>,
-    far_monitors: FarMonitors,
+    far_watches: FarWatches,
     desks: Desks,
     undelivered: Cell<u64>,
 }
@@ -30,7 +30,7 @@ impl Layer for Kit {
         // Receivers went with their tasks; what is left belongs to receivers that have leaked.
         let channels = std::mem::take(&mut *self.channels.borrow_mut());
         drop(channels);
-        self.far_monitors.clear();
+        self.far_watches.clear();
         self.desks.clear();
     }
 }
@@ -42,7 +42,7 @@ impl Kit {
         local.layer(|| Kit {
             channels: RefCell::new(Slab::new()),
             generation: Cell::new(0),
-            far_monitors: FarMonitors::default(),
+            far_watches: FarWatches::default(),
             desks: Desks::default(),
             undelivered: Cell::new(0),
         })
@@ -77,8 +77,8 @@ impl Kit {
         self.channel(key)?.abandon()
     }
 
-    pub(crate) fn far_monitors(&self) -> &FarMonitors {
-        &self.far_monitors
+    pub(super) fn far_watches(&self) -> &FarWatches {
+        &self.far_watches
     }
 
     pub(super) fn desks(&self) -> &Desks {

@@ -1,14 +1,17 @@
 //! Links: two actors that share their fate.
+//!
+//! Never: lose a signal, or let one take effect twice.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use super::channel::{AnyQueue, Queue};
 use super::exit::{Exit, ExitReason};
 use super::process::Process;
 use super::spawn::own_process;
+use crate::runtime::executor::contain;
 use crate::runtime::local::Local;
 use crate::runtime::mesh::{self, Letter};
 use crate::runtime::{RawPid, context};
@@ -25,14 +28,12 @@ use crate::runtime::{RawPid, context};
 pub fn link(pid: impl Into<RawPid>) {
     let other = pid.into();
     let (local, me) = own_process();
-    if other == me.pid() || !note(&me, other) {
+    if other == me.pid() || !me.bonds().links.link(other) {
         return;
     }
     if other.core() == local.id() {
         match Process::of(&local, other) {
-            Some(other) => {
-                note(&other, me.pid());
-            }
+            Some(other) => other.bonds().links.accept(me.pid()),
             None => signal(me.pid(), other, ExitReason::NoProcess),
         }
         return;
@@ -49,17 +50,17 @@ pub fn link(pid: impl Into<RawPid>) {
 pub fn unlink(pid: impl Into<RawPid>) {
     let other = pid.into();
     let (local, me) = own_process();
-    if !forget(&me, other) {
-        return;
-    }
     if other.core() == local.id() {
+        me.bonds().links.remove(other);
         if let Some(Some(other)) = Process::find(&local, other) {
-            forget(&other, me.pid());
+            other.bonds().links.remove(me.pid());
         }
         return;
     }
-    // Refused by a core that has ended, and the link with it.
-    let _ = mesh::post(other.core(), Unlink { from: me.pid(), to: other });
+    if let Some(number) = me.bonds().links.begin_unlink(other) {
+        // One that does not arrive answers as it is dropped.
+        drop(mesh::post(other.core(), Unlink { from: me.pid(), to: other, number, answered: false }));
+    }
 }
 
 /// From now on exits of linked actors do not stop the calling actor: it receives them as messages. While the returned
@@ -92,11 +93,16 @@ impl Exits {
     /// # Cancel safety
     /// Cancel safe: an exit is taken when the future is ready, never before.
     pub fn recv(&mut self) -> impl Future<Output = Exit> + '_ {
+        poll_fn(|cx| self.poll_recv(cx))
+    }
+
+    /// As [`recv`](Exits::recv), for futures written by hand.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Exit> {
         // The queue counts as published for as long as this lives, so it never runs dry for good.
-        poll_fn(|cx| match self.queue.poll_pop(cx) {
+        match self.queue.poll_pop(cx) {
             Poll::Ready(Some(exit)) => Poll::Ready(exit),
             _ => Poll::Pending,
-        })
+        }
     }
 
     /// The next exit, if one has come.
@@ -118,30 +124,10 @@ impl fmt::Debug for Exits {
     }
 }
 
-/// Enters a link; false when it was there.
-fn note(process: &Process, other: RawPid) -> bool {
-    let mut links = process.bonds().links.borrow_mut();
-    let new = !links.contains(&other);
-    if new {
-        links.push(other);
-    }
-    new
-}
-
-/// Removes a link; false when there was none.
-fn forget(process: &Process, other: RawPid) -> bool {
-    let mut links = process.bonds().links.borrow_mut();
-    let place = links.iter().position(|linked| *linked == other);
-    if let Some(place) = place {
-        links.swap_remove(place);
-    }
-    place.is_some()
-}
-
 /// Links two actors of this core, neither of which has run on since.
 pub(super) fn tie(one: &Process, other: &Process) {
-    note(one, other.pid());
-    note(other, one.pid());
+    one.bonds().links.accept(other.pid());
+    other.bonds().links.accept(one.pid());
 }
 
 /// Tells `to` that `from`, to which it is linked, has ended.
@@ -157,19 +143,43 @@ pub(super) fn signal(to: RawPid, from: RawPid, reason: ExitReason) {
 fn take_effect(local: &Rc<Local>, to: RawPid, from: RawPid, reason: ExitReason) {
     let Some(Some(process)) = Process::find(local, to) else { return };
     // Not linked any more: the signal was overtaken by an unlink.
-    if !forget(&process, from) {
+    if !process.bonds().links.remove(from) {
         return;
     }
-    let trapped = process.bonds().exits.borrow().clone();
-    if let Some(exits) = trapped {
-        // Closed only together with the trap.
-        if let Ok(Some(reader)) = exits.push(Exit::new(from, reason)) {
-            reader.wake();
+    if !trap(&process, from, &reason) && reason.is_abnormal() {
+        // The first reason stands: whoever is stopped already is not stopped by this.
+        if !local.executor().is_stopping(to) {
+            process.set_reason(reason);
         }
-    } else if reason.is_abnormal() {
-        process.set_reason(reason);
-        context::stop(to);
+        local.executor().stop(to);
     }
+}
+
+/// Tells an actor to end, in the name of its supervisor: one that traps exits receives that as a message, any other is
+/// stopped.
+pub(super) fn shut_down(to: RawPid, from: RawPid) {
+    match context::with(|local| (local.id() == to.core()).then(|| Rc::clone(local))).flatten() {
+        Some(local) => take_shutdown(&local, to, from),
+        // Refused by a core that has ended, and the actor with it.
+        None => drop(mesh::post(to.core(), ShutdownSignal { to, from })),
+    }
+}
+
+fn take_shutdown(local: &Rc<Local>, to: RawPid, from: RawPid) {
+    let process = Process::find(local, to).flatten();
+    if !process.is_some_and(|process| trap(&process, from, &ExitReason::Stopped)) {
+        local.executor().stop(to);
+    }
+}
+
+/// Gives an exit to an actor that traps exits; false when it does not.
+fn trap(process: &Process, from: RawPid, reason: &ExitReason) -> bool {
+    let Some(exits) = process.bonds().exits.borrow().clone() else { return false };
+    // Closed only together with the trap, and without a bound.
+    if let Ok(Some(reader)) = exits.push(Exit::new(from, reason.clone())) {
+        contain("a waker", || reader.wake());
+    }
+    true
 }
 
 /// Asks the core of `to` for its half of a link.
@@ -183,9 +193,7 @@ impl Letter for LinkRequest {
     fn open(mut self: Box<Self>) {
         self.answered = true;
         match Process::of(&context::current(), self.to) {
-            Some(process) => {
-                note(&process, self.from);
-            }
+            Some(process) => process.bonds().links.accept(self.from),
             None => signal(self.from, self.to, ExitReason::NoProcess),
         }
     }
@@ -199,15 +207,50 @@ impl Drop for LinkRequest {
     }
 }
 
+/// Asks the core of `to` to remove its half of a link.
 struct Unlink {
     from: RawPid,
     to: RawPid,
+    number: u32,
+    answered: bool,
+}
+
+impl Unlink {
+    fn answer(&mut self) {
+        if !std::mem::replace(&mut self.answered, true) {
+            let Unlink { from, to, number, .. } = *self;
+            // Refused by a core that has ended: nobody is linked there any more.
+            let _ = mesh::post(from.core(), Unlinked { from, to, number });
+        }
+    }
 }
 
 impl Letter for Unlink {
-    fn open(self: Box<Self>) {
+    fn open(mut self: Box<Self>) {
         if let Some(Some(process)) = Process::find(&context::current(), self.to) {
-            forget(&process, self.from);
+            process.bonds().links.unlinked(self.from);
+        }
+        self.answer();
+    }
+}
+
+impl Drop for Unlink {
+    fn drop(&mut self) {
+        self.answer();
+    }
+}
+
+/// Answers an [`Unlink`] of `from`.
+struct Unlinked {
+    from: RawPid,
+    to: RawPid,
+    number: u32,
+}
+
+impl Letter for Unlinked {
+    fn open(self: Box<Self>) {
+        if let Some(Some(process)) = Process::find(&context::current(), self.from) {
+            process.bonds().links.end_unlink(self.to, self.number);
         }
     }
 }
@@ -221,5 +264,16 @@ struct ExitSignal {
 impl Letter for ExitSignal {
     fn open(self: Box<Self>) {
         take_effect(&context::current(), self.to, self.from, self.reason);
+    }
+}
+
+struct ShutdownSignal {
+    to: RawPid,
+    from: RawPid,
+}
+
+impl Letter for ShutdownSignal {
+    fn open(self: Box<Self>) {
+        take_shutdown(&context::current(), self.to, self.from);
     }
 }

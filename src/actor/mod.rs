@@ -58,17 +58,22 @@ pub mod channel;
 mod exit;
 mod kit;
 mod link;
+mod links;
 mod monitor;
+mod monitors;
 mod pid;
 mod process;
 mod send;
 pub mod server;
 mod spawn;
+pub mod supervisor;
+mod watch;
 
 pub use call::{Answer, CallError, Reply, call, call_timeout, reply};
 pub use exit::{Down, Exit, ExitReason};
 pub use link::{Exits, link, trap_exits, unlink};
 pub use monitor::{Monitor, monitor};
+pub use monitors::Monitors;
 pub use pid::{Addressable, Erased, Incarnation, NodeId, Pid};
 pub use send::{SendError, send_dyn, send_to, undelivered};
 pub use spawn::{

@@ -7,14 +7,14 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::task::Waker;
 
-use slab::Slab;
 use smallvec::SmallVec;
 
-use super::channel::{AnyQueue, Queue, Refused};
+use super::channel::{AnyQueue, Queue};
 use super::exit::{Exit, ExitReason};
 use super::link;
-use super::monitor::Watcher;
+use super::links::Links;
 use super::send::SendError;
+use super::watch::Watchers;
 use crate::runtime::RawPid;
 use crate::runtime::executor::{Ending, Record};
 use crate::runtime::local::Local;
@@ -31,10 +31,12 @@ pub(crate) struct Process {
 /// What few actors have.
 #[derive(Default)]
 pub(crate) struct Bonds {
-    pub(crate) watchers: RefCell<Slab<Watcher>>,
-    pub(crate) links: RefCell<Vec<RawPid>>,
+    pub(super) watchers: Watchers,
+    pub(super) links: Links,
     /// Where trapped exits go.
     pub(crate) exits: RefCell<Option<Rc<Queue<Exit>>>>,
+    /// Whose child it is, if it is supervised.
+    pub(super) supervisor: Cell<Option<RawPid>>,
     /// Why it will have been stopped, where that is not only because somebody asked.
     reason: RefCell<Option<ExitReason>>,
     ended: Cell<bool>,
@@ -57,10 +59,8 @@ impl Process {
 
     /// As [`of`](Process::of), but makes none: the inner option is none for an actor without a record.
     pub(crate) fn find(local: &Local, pid: RawPid) -> Option<Option<Rc<Process>>> {
-        local.executor().with_record(pid, |record| {
-            let record = Rc::clone(record?) as Rc<dyn Any>;
-            record.downcast().ok()
-        })
+        let records = local.executor().records();
+        Some(records.get(pid)?.and_then(|record| (Rc::clone(record) as Rc<dyn Any>).downcast().ok()))
     }
 
     pub(crate) fn pid(&self) -> RawPid {
@@ -102,17 +102,12 @@ impl Process {
         drop(replaced);
     }
 
-    /// Puts a message into the mailbox of its type. Whoever reads is to be woken by the caller, outside all borrows.
+    /// Puts a message into the mailbox of its type. Whoever reads is to be woken by the caller, once nothing is borrowed.
     #[inline]
     pub(crate) fn push<M: 'static>(&self, message: M) -> Result<Option<Waker>, SendError<M>> {
-        let mail = self.mail.borrow();
-        for queue in &*mail {
-            if let Some(queue) = (&**queue as &dyn Any).downcast_ref::<Queue<M>>() {
-                return queue.push(message).map_err(|refused| match refused {
-                    Refused::Full(message) => SendError::Full(message),
-                    Refused::Closed(message) => SendError::Closed(message),
-                });
-            }
+        for queue in &*self.mail.borrow() {
+            let Some(queue) = (&**queue as &dyn Any).downcast_ref::<Queue<M>>() else { continue };
+            return queue.push(message);
         }
         Err(SendError::NoChannel(message))
     }
@@ -127,16 +122,21 @@ impl Process {
         self.bonds().reason.borrow_mut().get_or_insert(reason);
     }
 
+    /// Whose child it is, if it is supervised.
+    pub(crate) fn supervisor(&self) -> Option<RawPid> {
+        self.bonds.get()?.supervisor.get()
+    }
+
     pub(crate) fn traps_exits(&self) -> bool {
         self.bonds.get().is_some_and(|bonds| bonds.exits.borrow().is_some())
     }
 
     pub(crate) fn monitors(&self) -> usize {
-        self.bonds.get().map_or(0, |bonds| bonds.watchers.borrow().len())
+        self.bonds.get().map_or(0, |bonds| bonds.watchers.len())
     }
 
     pub(crate) fn links(&self) -> usize {
-        self.bonds.get().map_or(0, |bonds| bonds.links.borrow().len())
+        self.bonds.get().map_or(0, |bonds| bonds.links.len())
     }
 }
 
@@ -154,9 +154,7 @@ impl Record for Process {
             Ending::Panicked(text) => ExitReason::Panicked(text.into()),
             Ending::CoreEnded => ExitReason::CoreEnded,
         };
-        for (_, watcher) in bonds.watchers.take() {
-            watcher.tell(self.pid, reason.clone());
-        }
+        bonds.watchers.tell(self.pid, &reason);
         for linked in bonds.links.take() {
             link::signal(linked, self.pid, reason.clone());
         }

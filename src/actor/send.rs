@@ -11,7 +11,6 @@ use crate::runtime::mesh::{self, Letter};
 
 use std::any::Any;
 use std::fmt;
-use std::rc::Rc;
 
 /// Why a message was not sent. It comes back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -125,46 +124,30 @@ pub fn undelivered() -> Option<u64> {
 
 #[inline]
 fn send_raw<M: Send + 'static>(pid: RawPid, message: M) -> Result<(), SendError<M>> {
-    let mut message = Some(message);
-    let here = context::with(|local| {
-        let message = if local.id() == pid.core() { message.take() } else { None };
-        message.map(|message| push(local, pid, message))
-    });
-    match (here.flatten(), message) {
-        (Some(Ok(reader)), _) => {
-            // Woken only now: a waker may be a user's, and nothing of the core is borrowed any more.
-            if let Some(reader) = reader {
-                reader.wake();
-            }
-            Ok(())
-        }
-        (Some(Err(refused)), _) => Err(refused),
-        (None, Some(message)) => mesh::post(pid.core(), Addressed { pid, message })
-            .map_err(|returned| SendError::Dead(returned.message)),
-        (None, None) => unreachable!("the message is sent or kept"),
+    match context::try_current() {
+        Some(local) if local.id() == pid.core() => deliver(&local, pid, message),
+        _ => send_abroad(pid, message),
     }
 }
 
-/// Puts a message into a mailbox of this core.
+fn send_abroad<M: Send + 'static>(pid: RawPid, message: M) -> Result<(), SendError<M>> {
+    mesh::post(pid.core(), Addressed { pid, message }).map_err(|returned| SendError::Dead(returned.message))
+}
+
+/// Puts a message into a mailbox of this core, and wakes whoever reads it.
 #[inline]
-fn push<M: 'static>(
-    local: &Rc<Local>,
-    pid: RawPid,
-    message: M,
-) -> Result<Option<std::task::Waker>, SendError<M>> {
-    let mut message = Some(message);
-    let pushed = local.executor().with_record(pid, |record| {
-        let process = record.and_then(|record| (&**record as &dyn Any).downcast_ref::<Process>());
-        Some(match process {
-            Some(process) => process.push(message.take()?),
-            None => Err(SendError::NoChannel(message.take()?)),
-        })
-    });
-    match (pushed.flatten(), message) {
-        (Some(pushed), _) => pushed,
-        (None, Some(message)) => Err(SendError::Dead(message)),
-        (None, None) => unreachable!("the message is pushed or kept"),
+fn deliver<M: 'static>(local: &Local, pid: RawPid, message: M) -> Result<(), SendError<M>> {
+    let records = local.executor().records();
+    let Some(record) = records.get(pid) else { return Err(SendError::Dead(message)) };
+    let process = record.and_then(|record| (&**record as &dyn Any).downcast_ref::<Process>());
+    let Some(process) = process else { return Err(SendError::NoChannel(message)) };
+    let reader = process.push(message)?;
+    // Woken only now: a waker may be a user's.
+    drop(records);
+    if let Some(reader) = reader {
+        reader.wake();
     }
+    Ok(())
 }
 
 /// A message on its way to an actor of another core.
@@ -177,13 +160,9 @@ impl<M: Send + 'static> Letter for Addressed<M> {
     fn open(self: Box<Self>) {
         let Addressed { pid, message } = *self;
         let local = context::current();
-        match push(&local, pid, message) {
-            Ok(Some(reader)) => reader.wake(),
-            Ok(None) => {}
-            Err(refused) => {
-                Kit::of(&local).count_undelivered();
-                contain("a message that came too late", || drop(refused));
-            }
+        if let Err(refused) = deliver(&local, pid, message) {
+            Kit::of(&local).count_undelivered();
+            contain("a message that came too late", || drop(refused));
         }
     }
 }

@@ -320,8 +320,9 @@ impl<C: Connector> Pool<C> {
         leases
     }
 
-    /// What each shard has done and holds, as each says at its next turn; of an ended one, its last counts. The figures of
-    /// one shard agree with each other; those of different shards are taken at slightly different times.
+    /// What each shard has done and holds, as each says at its next turn; of an ended one, its last counts, with the
+    /// leases that are still out now. The figures of one shard agree with each other; those of different shards are taken
+    /// at slightly different times.
     ///
     /// # Cancel safety
     /// Cancel safe.

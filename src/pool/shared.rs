@@ -314,8 +314,15 @@ impl<C: Connector> Shared<C> {
         self.links[shard].inbox.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// The counts of an ended shard, and which of its leases are still out.
     pub(crate) fn last_stats(&self, shard: usize) -> ShardStats {
-        self.links[shard].last_stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let link = &self.links[shard];
+        let mut stats = link.last_stats.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let out = usize::try_from(link.outstanding.load(Ordering::Acquire)).unwrap_or(0);
+        // With a lease that has outlived its shard's actor ends its connection.
+        stats.closes[CloseReason::Shutdown as usize] += stats.leased.saturating_sub(out) as u64;
+        (stats.leased, stats.credits) = (out, out);
+        stats
     }
 }
 

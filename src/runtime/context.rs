@@ -1,6 +1,8 @@
 //! The current core: set on its thread for the length of a turn, and what tasks and wakers reach through it.
 
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
+use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -11,11 +13,26 @@ use super::local::{CoreStats, Local};
 use super::mesh::{self, Mail};
 use super::runtime_handle::RuntimeHandle;
 
-scoped_tls::scoped_thread_local!(static CURRENT: Rc<Local>);
+thread_local! {
+    /// Never dropped by the thread's end, which would cost every look a check: [`enter`] takes back what it puts here.
+    static CURRENT: RefCell<Option<ManuallyDrop<Rc<Local>>>> = const { RefCell::new(None) };
+}
 
 /// Runs `f` with `local` as the thread's current core.
 pub(crate) fn enter<R>(local: &Rc<Local>, f: impl FnOnce() -> R) -> R {
-    CURRENT.set(local, f)
+    /// Puts the former core back, also when `f` panics.
+    struct Entered(Option<ManuallyDrop<Rc<Local>>>);
+
+    impl Drop for Entered {
+        fn drop(&mut self) {
+            if let Some(left) = CURRENT.replace(self.0.take()) {
+                drop(ManuallyDrop::into_inner(left));
+            }
+        }
+    }
+
+    let _entered = Entered(CURRENT.replace(Some(ManuallyDrop::new(Rc::clone(local)))));
+    f()
 }
 
 const OUTSIDE: &str = "this must be called on a core: from a task of a corelet runtime";
@@ -24,30 +41,45 @@ const OUTSIDE: &str = "this must be called on a core: from a task of a corelet r
 #[inline]
 #[cfg_attr(not(feature = "pool"), allow(dead_code))]
 pub(crate) fn is_inside(local: &Rc<Local>) -> bool {
-    CURRENT.is_set() && CURRENT.with(|current| Rc::ptr_eq(current, local))
+    CURRENT.with_borrow(|current| current.as_ref().is_some_and(|current| Rc::ptr_eq(current, local)))
+}
+
+/// Shows the current core to `look`, inside a turn. Cheaper than [`with`], and only for what runs no user's code and enters no
+/// core.
+#[inline]
+pub(crate) fn peek<R>(look: impl FnOnce(&Local) -> R) -> Option<R> {
+    CURRENT.with_borrow(|current| Some(look(current.as_deref()?)))
 }
 
 /// Calls `f` with the current core, inside a turn.
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&Rc<Local>) -> R) -> Option<R> {
-    CURRENT.is_set().then(|| CURRENT.with(f))
+    Some(f(&try_current()?))
 }
 
-/// Takes one unit of the running task's budget; false when it is spent. Outside a turn there is no budget.
+/// Counts a message that the running task is about to receive, of its budget too; false when that is spent. Outside a
+/// turn there is no budget.
 #[inline]
-pub(crate) fn spend_budget() -> bool {
-    with(|local| local.executor().spend_budget()).unwrap_or(true)
+pub(crate) fn may_receive() -> bool {
+    with(|local| {
+        local.executor().spend_budget() && {
+            local.executor().count_received();
+            true
+        }
+    })
+    .unwrap_or(true)
 }
 
 /// Counts a message that the running task has received.
 #[inline]
 pub(crate) fn count_received() {
-    with(|local| local.executor().count_received());
+    peek(|local| local.executor().count_received());
 }
 
 /// The current core, inside a turn.
+#[inline]
 pub(crate) fn try_current() -> Option<Rc<Local>> {
-    CURRENT.is_set().then(|| CURRENT.with(Rc::clone))
+    CURRENT.with_borrow(|current| current.as_deref().map(Rc::clone))
 }
 
 /// The current core.
@@ -65,17 +97,15 @@ pub(crate) fn current() -> Rc<Local> {
 /// Wakes a task from anywhere: directly on its own core's thread, by its core's mailbox from elsewhere.
 #[inline]
 pub(crate) fn wake(target: WakeTarget) {
-    if CURRENT.is_set() {
-        let here = CURRENT.with(|local| {
-            let here = local.id() == target.core();
-            if here {
-                local.executor().wake(target);
-            }
-            here
-        });
+    let here = |local: &Local| {
+        let here = local.id() == target.core();
         if here {
-            return;
+            local.executor().wake(target);
         }
+        here
+    };
+    if peek(here) == Some(true) {
+        return;
     }
     #[cfg(feature = "tokio")]
     if super::host::wake(target) {
@@ -86,17 +116,10 @@ pub(crate) fn wake(target: WakeTarget) {
 
 /// Has a task dropped at its next scheduling point, from anywhere.
 pub(crate) fn stop(pid: RawPid) {
-    if CURRENT.is_set() {
-        let here = CURRENT.with(|local| {
-            let here = local.id() == pid.core;
-            if here {
-                local.executor().stop(pid);
-            }
-            here
-        });
-        if here {
-            return;
-        }
+    if let Some(local) = try_current()
+        && local.id() == pid.core
+    {
+        return local.executor().stop(pid);
     }
     mesh::send_to(pid.core, Mail::Stop(pid));
 }
@@ -132,8 +155,7 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    assert!(CURRENT.is_set(), "{OUTSIDE}");
-    JoinHandle::new(CURRENT.with(|local| local.executor().spawn(future)))
+    JoinHandle::new(current().executor().spawn(future))
 }
 
 /// The core that the caller runs on; none outside a turn of a core.

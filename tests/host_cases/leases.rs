@@ -8,7 +8,7 @@ use corelet::runtime::host::{Host, here};
 use corelet::runtime::{current_core, spawn};
 
 use super::{on_host, on_hosts};
-use crate::support::{Memory, Upstream, assert_settled, echo, poll_once, poll_until, shard, soon};
+use crate::support::{Memory, Upstream, assert_settled, echo, poll_once, poll_until, settled, shard, soon};
 
 pub fn a_lease_of_every_core_is_had_there(host: Host) {
     on_hosts(host, 2, |runtime| async move {
@@ -30,9 +30,7 @@ pub fn a_lease_of_every_core_is_had_there(host: Host) {
                 }
             };
             runtime.spawn_on(core, session).unwrap().await.unwrap();
-            poll_until(async || shard(&pool, position).await.leased == 0).await;
-            let stats = shard(&pool, position).await;
-            assert_settled(&stats);
+            let stats = settled(&pool, position).await;
             assert_eq!((stats.acquires, stats.opens, stats.forwards), (50, 1, 0));
         }
         soon(pool.close()).await;
@@ -101,9 +99,7 @@ pub fn acquires_are_forwarded_both_ways_and_to_a_parked_core(host: Host) {
             back.await.unwrap();
         }
         for position in [0, 1] {
-            poll_until(async || shard(&pool, position).await.leased == 0).await;
-            let stats = shard(&pool, position).await;
-            assert_settled(&stats);
+            let stats = settled(&pool, position).await;
             assert_eq!((stats.forwards, stats.lends, stats.opens), (100, 100, 1));
         }
         soon(pool.close()).await;
@@ -133,9 +129,7 @@ pub fn a_dropped_acquire_gives_up_its_place(host: Host) {
             poll_until(async || shard(&pool, position).await.waiting == 1).await;
             drop(lease);
             assert_eq!(soon(second).await.unwrap(), home);
-            poll_until(async || shard(&pool, position).await.leased == 0).await;
-            let stats = shard(&pool, position).await;
-            assert_settled(&stats);
+            let stats = settled(&pool, position).await;
             assert_eq!(stats.cancelled, 1);
         }
         soon(pool.close()).await;

@@ -19,7 +19,7 @@ use corelet::runtime::{Cores, EnterHook, Runtime, RuntimeBuilder, core_stats, sl
 /// Long enough for anything that ends at all, also on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a runtime may take to end, whatever is in flight.
-pub const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
+pub const SHUTDOWN_LIMIT: Duration = Duration::from_secs(4);
 
 /// The runtimes under which the suite runs.
 pub mod setups {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use corelet::pool::{Connection, Connector, Pool, ShardStats};
+use corelet::pool::{Connection, Connector, Pool, PoolStats, ShardStats};
 use corelet::runtime::{CoreId, Cores, Runtime, RuntimeHandle, Watch, sleep, yield_now};
 
 /// How long anything may take that should happen at once, on a busy machine.
@@ -135,6 +135,42 @@ pub async fn cut_off<F: Future>(polls: usize, cut: Cut, future: F) -> Option<F::
 /// The stats of one shard.
 pub async fn shard<C: Connector>(pool: &Pool<C>, index: usize) -> ShardStats {
     pool.stats().await.shards[index].clone()
+}
+
+/// The stats of one shard once all is quiet there, and not before other cores and its scheduler have heard of it; they
+/// are as they must be then.
+#[track_caller]
+pub fn settled<C: Connector>(pool: &Pool<C>, index: usize) -> impl Future<Output = ShardStats> {
+    let place = std::panic::Location::caller();
+    async move {
+        let mut stats = shard(pool, index).await;
+        poll_until_at(place, async || {
+            stats = shard(pool, index).await;
+            (stats.leased, stats.waiting, stats.opening, stats.checking, stats.closing) == (0, 0, 0, 0, 0)
+        })
+        .await;
+        assert_settled(&stats);
+        stats
+    }
+}
+
+/// The same of all shards.
+#[track_caller]
+pub fn all_settled<C: Connector>(pool: &Pool<C>) -> impl Future<Output = PoolStats> {
+    let place = std::panic::Location::caller();
+    async move {
+        let mut stats = pool.stats().await;
+        poll_until_at(place, async || {
+            stats = pool.stats().await;
+            let busy = |shard: &ShardStats| {
+                shard.leased + shard.waiting + shard.opening + shard.checking + shard.closing
+            };
+            stats.shards.iter().map(busy).sum::<usize>() == 0
+        })
+        .await;
+        stats.shards.iter().for_each(assert_settled);
+        stats
+    }
 }
 
 /// Every acquire's fate is known and every connection in its place: what must hold when all is quiet.

@@ -36,7 +36,7 @@ mod sender;
 
 use std::rc::Rc;
 
-pub(crate) use queue::{AnyQueue, ChannelKey, Queue, Refused};
+pub(crate) use queue::{AnyQueue, ChannelKey, Queue};
 pub use receiver::{Disconnected, Receiver, TryRecvError};
 pub use sender::Sender;
 

@@ -8,15 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::actor::kit::Kit;
-use crate::runtime::CoreId;
+use crate::actor::send::SendError;
 use crate::runtime::local::Local;
+use crate::runtime::{CoreId, context};
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
-
-/// A message that did not get in.
-pub(crate) enum Refused<M> {
-    Full(M),
-    Closed(M),
-}
 
 /// Messages for one reader.
 pub(crate) struct Queue<M> {
@@ -135,14 +130,14 @@ impl<M: 'static> Queue<M> {
         self.published.set(true);
     }
 
-    /// Puts a message in. Whoever reads is to be woken by the caller, once nothing is borrowed.
+    /// Puts a message in, unless the queue is full or closed. Whoever reads is to be woken by the caller, once nothing is borrowed.
     #[inline]
-    pub(crate) fn push(&self, message: M) -> Result<Option<Waker>, Refused<M>> {
+    pub(crate) fn push(&self, message: M) -> Result<Option<Waker>, SendError<M>> {
         if self.closed.get() {
-            return Err(Refused::Closed(message));
+            return Err(SendError::Closed(message));
         }
         if self.capacity != usize::MAX && !self.take_place() {
-            return Err(Refused::Full(message));
+            return Err(SendError::Full(message));
         }
         Ok(self.push_placed(message))
     }
@@ -204,21 +199,27 @@ impl<M: 'static> Queue<M> {
     /// any more. Counts for the running task, and takes of its budget.
     #[inline]
     pub(crate) fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<M>> {
-        if self.messages.borrow().is_empty() {
+        let mut messages = self.messages.borrow_mut();
+        if messages.is_empty() {
+            drop(messages);
             return self.poll_empty(cx);
         }
-        if !crate::runtime::context::spend_budget() {
+        if !context::may_receive() {
+            drop(messages);
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        Poll::Ready(self.take_counted())
+        let message = messages.pop_front();
+        drop(messages);
+        self.place_freed();
+        Poll::Ready(message)
     }
 
     /// Takes a message and counts it for the running task.
     #[inline]
     pub(crate) fn take_counted(&self) -> Option<M> {
         let message = self.pop()?;
-        crate::runtime::context::count_received();
+        context::count_received();
         Some(message)
     }
 

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::queue::{ChannelKey, Queue, Refused, Shared};
+use super::queue::{ChannelKey, Queue, Shared};
 use crate::actor::kit::Kit;
 use crate::actor::send::SendError;
 use crate::runtime::context;
@@ -45,28 +45,23 @@ impl<M: 'static> Sender<M> {
     where
         M: Send,
     {
-        match context::with(|local| (local.id() == self.shared.core).then(|| Rc::clone(local))).flatten() {
-            Some(local) => self.send_here(&local, message),
-            None => self.send_abroad(message),
+        match context::try_current() {
+            Some(local) if local.id() == self.shared.core => self.send_here(&local, message),
+            _ => self.send_abroad(message),
         }
     }
 
-    fn send_here(&self, local: &Rc<Local>, message: M) -> Result<(), SendError<M>> {
+    #[inline]
+    fn send_here(&self, local: &Local, message: M) -> Result<(), SendError<M>> {
         let queue = Kit::of(local).channel(self.shared.key);
         let pushed = match queue.as_deref().and_then(|queue| (queue as &dyn Any).downcast_ref::<Queue<M>>()) {
-            Some(queue) => queue.push(message),
+            Some(queue) => queue.push(message)?,
             None => return Err(SendError::Closed(message)),
         };
-        match pushed {
-            Ok(reader) => {
-                if let Some(reader) = reader {
-                    reader.wake();
-                }
-                Ok(())
-            }
-            Err(Refused::Full(message)) => Err(SendError::Full(message)),
-            Err(Refused::Closed(message)) => Err(SendError::Closed(message)),
+        if let Some(reader) = pushed {
+            reader.wake();
         }
+        Ok(())
     }
 
     fn send_abroad(&self, message: M) -> Result<(), SendError<M>>

@@ -12,7 +12,6 @@ use crate::actor::exit::Down;
 use crate::actor::pid::Pid;
 use crate::actor::process::Process;
 use crate::actor::spawn::own_process;
-use crate::runtime::context;
 
 /// Lent to each callback of a [`Server`]: who it is, and how it stops and watches.
 pub struct Context<S: Server> {
@@ -42,7 +41,7 @@ impl<S: Server> Context<S> {
 
     /// Adds and ends watches over other actors, whose ends then come to [`handle_down`](Server::handle_down).
     pub fn watcher(&self) -> Watcher {
-        let downs = self.downs.take().unwrap_or_else(|| Box::new(DownArm::new(&context::current())));
+        let downs = self.downs.take().unwrap_or_else(|| Box::new(DownArm::new()));
         let watcher = downs.watcher();
         self.downs.set(Some(downs));
         watcher

@@ -1,17 +1,13 @@
 //! The watches of a server: many actors, one arm.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use rustc_hash::FxHashMap;
-
-use crate::actor::channel::{AnyQueue, Queue};
 use crate::actor::exit::Down;
-use crate::actor::monitor::{Place, Sink, unwatch, watch};
+use crate::actor::monitors::Monitors;
 use crate::runtime::RawPid;
-use crate::runtime::local::Local;
 
 /// Has a server hear of the end of other actors, by its [`handle_down`](super::Server::handle_down); from
 /// [`Context::watcher`](super::Context::watcher). A clone is the same watcher. It may be used by other tasks of the
@@ -20,50 +16,29 @@ use crate::runtime::local::Local;
 /// # Drop
 /// Watches stay. When there are none left, and no watcher, the server looks for no more.
 #[derive(Clone)]
-pub struct Watcher(Rc<Downs>);
+pub struct Watcher(Rc<Watches>);
+
+/// None once the server has ended.
+type Watches = RefCell<Option<Monitors>>;
 
 impl Watcher {
     /// Watches an actor, on whatever core: there will be one [`Down`], at once when it has ended already. Watching an
     /// actor that is being watched, or for a server that has ended, does nothing.
     pub fn watch(&self, pid: impl Into<RawPid>) {
-        self.0.watch(pid.into());
+        if let Some(monitors) = &mut *self.0.borrow_mut() {
+            monitors.watch(pid);
+        }
     }
 
     /// Ends a watch; false when there was none. No [`Down`] of it is seen after this: Erlang's `demonitor` with `flush`.
     pub fn unwatch(&self, pid: impl Into<RawPid>) -> bool {
-        self.0.unwatch(pid.into())
+        self.0.borrow_mut().as_mut().is_some_and(|monitors| monitors.unwatch(pid))
     }
 }
 
 impl fmt::Debug for Watcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watcher").field("watches", &self.0.watched.borrow().len()).finish()
-    }
-}
-
-/// What watchers share with their server.
-struct Downs {
-    local: Rc<Local>,
-    queue: Rc<Queue<Down>>,
-    /// An actor is in here until its end has been handled, or is no longer of interest.
-    watched: RefCell<FxHashMap<RawPid, Place>>,
-    /// The server has ended.
-    closed: Cell<bool>,
-}
-
-impl Downs {
-    fn watch(&self, pid: RawPid) {
-        if self.closed.get() || self.watched.borrow().contains_key(&pid) {
-            return;
-        }
-        let place = watch(&self.local, pid, Sink::Queue(Rc::clone(&self.queue)));
-        self.watched.borrow_mut().insert(pid, place);
-    }
-
-    fn unwatch(&self, pid: RawPid) -> bool {
-        let Some(place) = self.watched.borrow_mut().remove(&pid) else { return false };
-        unwatch(&self.local, pid, place);
-        true
+        f.debug_tuple("Watcher").field(&self.0.borrow()).finish()
     }
 }
 
@@ -72,40 +47,32 @@ impl Downs {
 /// # Drop
 /// Ends them all.
 pub(super) struct DownArm {
-    downs: Rc<Downs>,
+    watches: Rc<Watches>,
     /// Found, and not taken yet.
     found: Option<Down>,
 }
 
 impl DownArm {
-    pub(super) fn new(local: &Rc<Local>) -> DownArm {
-        let queue = Rc::new(Queue::new(usize::MAX));
-        // The arm, not its senders, says when it is over.
-        queue.publish();
-        let downs =
-            Downs { local: Rc::clone(local), queue, watched: RefCell::default(), closed: Cell::new(false) };
-        DownArm { downs: Rc::new(downs), found: None }
+    pub(super) fn new() -> DownArm {
+        DownArm { watches: Rc::new(RefCell::new(Some(Monitors::new()))), found: None }
     }
 
     pub(super) fn watcher(&self) -> Watcher {
-        Watcher(Rc::clone(&self.downs))
+        Watcher(Rc::clone(&self.watches))
     }
 
     /// Nothing can come any more: there are no watches, and nobody to add one.
     pub(super) fn is_over(&self) -> bool {
-        Rc::strong_count(&self.downs) == 1 && self.downs.watched.borrow().is_empty()
+        let watches = &self.watches;
+        Rc::strong_count(watches) == 1 && watches.borrow().as_ref().is_none_or(Monitors::is_empty)
     }
 
-    /// Finds the next end of a watched actor. What was told of others since is left out.
+    /// Finds the next end of a watched actor.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while let Poll::Ready(Some(down)) = self.downs.queue.poll_pop(cx) {
-            let watched = self.downs.watched.borrow_mut().remove(&down.pid.raw());
-            if watched.is_some() {
-                self.found = Some(down);
-                return Poll::Ready(());
-            }
+        match &mut *self.watches.borrow_mut() {
+            Some(monitors) => monitors.poll_recv(cx).map(|down| self.found = Some(down)),
+            None => Poll::Pending,
         }
-        Poll::Pending
     }
 
     /// What was found.
@@ -116,11 +83,6 @@ impl DownArm {
 
 impl Drop for DownArm {
     fn drop(&mut self) {
-        let downs = &self.downs;
-        downs.closed.set(true);
-        for (pid, place) in downs.watched.take() {
-            unwatch(&downs.local, pid, place);
-        }
-        drop(downs.queue.close());
+        drop(self.watches.take());
     }
 }

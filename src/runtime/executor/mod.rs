@@ -6,7 +6,7 @@ mod queue;
 mod task;
 pub(crate) mod waker;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::future::Future;
 use std::num::NonZeroU64;
 use std::rc::Rc;
@@ -84,6 +84,18 @@ pub(crate) struct Executor {
 
 fn add(counter: &Cell<u64>, count: u64) {
     counter.set(counter.get() + count);
+}
+
+/// Borrowed by [`Executor::records`].
+pub(crate) struct Records<'a>(Ref<'a, Slab<Ready>>);
+
+impl Records<'_> {
+    /// The record of a task of this core: none when the task has ended; the inner option is none when it has no record.
+    #[inline]
+    pub(crate) fn get(&self, pid: RawPid) -> Option<Option<&Rc<dyn Record>>> {
+        let header = &self.0.get(pid.index as usize)?.header;
+        (header.generation == pid.generation).then(|| header.record.get())
+    }
 }
 
 impl Executor {
@@ -195,6 +207,7 @@ impl Executor {
         let target = header.target.get();
         self.current.set(Short::new(u64::from(header.generation) << 32 | (target.index() as u64 + 1)));
         self.budget.set(BUDGET);
+        self.received.set(0);
         let ended = if header.stop.get() {
             task.cancel();
             true
@@ -207,10 +220,7 @@ impl Executor {
             header.overruns.set(header.overruns.get().wrapping_add(1));
             add(&self.overruns, 1);
         }
-        let received = self.received.take();
-        if received != 0 {
-            add(&header.received, received.into());
-        }
+        add(&header.received, self.received.get().into());
         if ended {
             self.retire(target.index(), task);
         } else if header.state.get() == TaskState::Notified {
@@ -270,24 +280,24 @@ impl Executor {
 
     /// Whether the running task is to be stopped.
     pub(crate) fn must_stop(&self) -> bool {
-        self.current().and_then(|pid| self.with_task(pid, |task| task.header.stop.get())).unwrap_or(false)
+        self.current().is_some_and(|pid| self.is_stopping(pid))
     }
 
-    /// Counts a message for the running task. Outside a task it counts for nobody.
+    /// Whether a live task is to be stopped.
+    pub(crate) fn is_stopping(&self, pid: RawPid) -> bool {
+        self.with_task(pid, |task| task.header.stop.get()).unwrap_or(false)
+    }
+
+    /// Counts a message for the running task. Outside a task it counts for nobody, since each poll begins at zero.
     #[inline]
     pub(crate) fn count_received(&self) {
-        self.received.set(self.received.get() + u32::from(self.current.get().is_some()));
+        self.received.set(self.received.get() + 1);
     }
 
-    /// Shows the record of a live task to `look`, under a borrow: no user code may run in there. None when the task
-    /// has ended; `look` gets none when it has no record yet.
+    /// The records of this core's tasks, under a borrow: no user's code may run while they are held.
     #[inline]
-    pub(crate) fn with_record<R>(
-        &self,
-        pid: RawPid,
-        look: impl FnOnce(Option<&Rc<dyn Record>>) -> R,
-    ) -> Option<R> {
-        self.with_task(pid, |task| look(task.header.record.get()))
+    pub(crate) fn records(&self) -> Records<'_> {
+        Records(self.tasks.borrow())
     }
 
     /// Gives a live task its record; false when it has ended or has one.

@@ -5,7 +5,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use std::time::Duration;
 
-/// Measures corelet side by side with other runtimes, pools and channels.
+/// Measures corelet side by side with other runtimes, pools, channels and actor libraries.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 pub struct Cli {
@@ -29,6 +29,8 @@ pub enum Command {
     Scale(Options),
     /// Many callers on one socket to a real Redis, exclusive and pipelined
     Pipelined(Options),
+    /// Actors of several libraries: messages, starts and ends, memory
+    Actors(Options),
     /// All of the above
     All(Options),
     /// The server that `rtt` starts: echoes on a free port until its standard input closes
@@ -57,6 +59,7 @@ impl Options {
         Plan {
             rounds: self.rounds.map_or(if self.quick { 3 } else { 9 }, usize::from),
             slice: Duration::from_millis(if self.quick { 10 } else { 80 }),
+            crowd: if self.quick { 1_000 } else { 100_000 },
             subjects: self.subjects.clone(),
         }
     }
@@ -68,7 +71,7 @@ pub fn parse(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<Cli,
     Cli::try_parse_from(arguments).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.exit(),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "a bench is missing: acquire, xcore, rtt, executor, guest, scale, pipelined or all (see --help)"
+            "a bench is missing: acquire, xcore, rtt, executor, guest, scale, pipelined, actors or all (see --help)"
                 .into()
         }
         _ => {

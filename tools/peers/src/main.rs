@@ -1,4 +1,4 @@
-//! `peers` measures corelet against other runtimes, pools and channels, side by side in one process.
+//! `peers` measures corelet against other runtimes, pools, channels and actor libraries, side by side in one process.
 //!
 //! ```text
 //! cargo run --release -- acquire     acquire and release of a trivial connection on one core
@@ -8,6 +8,7 @@
 //! cargo run --release -- guest       a core inside other loops, against one on its own thread
 //! cargo run --release -- scale       corelet's pool with few and with many waiters, handles and slots
 //! cargo run --release -- pipelined   many callers on one socket to a real Redis, exclusive and pipelined
+//! cargo run --release -- actors      messages, starts and ends of actors, and their memory
 //! cargo run --release -- all
 //! ```
 //!
@@ -15,12 +16,13 @@
 //! restricts who runs, `--quick` only checks that everything works. Two cores are needed.
 //!
 //! Subjects alternate in short rounds. `min` and `max` are over the rounds, of `ns_per_op`, of
-//! `requests_per_s` (`rtt`) or of `p50_us` (`xcore`). `ratio` is the median over the rounds of a
+//! `requests_per_s` (`rtt`), of `p50_us` (`xcore`) or of `bytes_per_item` (`actors`, `idle_actor`). `ratio` is the median over the rounds of a
 //! subject's time per operation divided by corelet's in the same round: above 1, corelet is faster.
 //!
 //! This crate is outside corelet's workspace, so that nobody who builds corelet compiles the peers.
 
 mod acquire;
+mod actors;
 mod alloc;
 mod cli;
 mod cores;
@@ -89,6 +91,12 @@ const PIPELINED: Bench = Bench {
     run: pipelined::bench,
 };
 
+const ACTORS: Bench = Bench {
+    name: "actors",
+    subjects: || actors::SUBJECTS.iter().map(|subject| subject.name).collect(),
+    run: actors::bench,
+};
+
 fn main() -> ExitCode {
     let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
@@ -105,6 +113,7 @@ fn main() -> ExitCode {
         Command::Guest(options) => run(&[GUEST], options),
         Command::Scale(options) => run(&[SCALE], options),
         Command::Pipelined(options) => run(&[PIPELINED], options),
+        Command::Actors(options) => run(&[ACTORS], options),
         Command::All(options) => run(
             &[
                 ACQUIRE,
@@ -114,6 +123,7 @@ fn main() -> ExitCode {
                 GUEST,
                 SCALE,
                 Bench { run: pipelined::bench_if_there, ..PIPELINED },
+                ACTORS,
             ],
             options,
         ),

@@ -172,7 +172,7 @@ impl LatencyMeter {
             }
             Phase::Warming if elapsed < warm_up(self.slice) => Some(now),
             Phase::Over => None,
-            phase => self.next_phase(phase, now),
+            phase => self.next_phase(phase, began, now),
         }
     }
 
@@ -182,7 +182,7 @@ impl LatencyMeter {
     }
 
     #[cold]
-    fn next_phase(&self, phase: Phase, now: Instant) -> Option<Instant> {
+    fn next_phase(&self, phase: Phase, began: Instant, now: Instant) -> Option<Instant> {
         if phase == Phase::Warming {
             self.phase.set(Phase::Measuring);
             self.allocations.set(alloc::on_this_thread());
@@ -190,7 +190,11 @@ impl LatencyMeter {
             self.started.set(now);
             return Some(now);
         }
-        let latencies = self.latencies.borrow();
+        let mut latencies = self.latencies.borrow_mut();
+        if latencies.is_empty() {
+            // It took longer than the slice, and is all that there is to tell of.
+            latencies.saturating_record((now - began).as_nanos() as u64);
+        }
         let operations = latencies.len();
         let us = |quantile| latencies.value_at_quantile(quantile) as f64 / 1000.0;
         self.phase.set(Phase::Over);
@@ -246,5 +250,18 @@ mod tests {
         assert!(outcome.p99_us >= outcome.p50_us);
         assert!(outcome.per_second() <= 5100.0);
         assert!(meter.lap(began).is_none());
+    }
+
+    #[test]
+    fn an_operation_longer_than_the_slice_is_measured() {
+        let meter = LatencyMeter::new(Duration::from_millis(1));
+        let mut began = Instant::now();
+        while let Some(next) = meter.lap(began) {
+            began = next;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let outcome = meter.outcome().expect("the slice is over");
+        assert_eq!(outcome.operations, 1);
+        assert!(outcome.p50_us >= 1999.0, "{outcome:?}");
     }
 }

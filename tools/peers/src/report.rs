@@ -43,7 +43,7 @@ pub fn rounded<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Er
     serializer.serialize_f64((value * 1000.0).round() / 1000.0)
 }
 
-fn rounded_option<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+pub fn rounded_option<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => rounded(value, serializer),
         None => serializer.serialize_none(),

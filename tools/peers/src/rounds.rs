@@ -13,6 +13,8 @@ pub struct Plan {
     pub rounds: usize,
     /// Measured time of one subject in one round.
     pub slice: Duration,
+    /// How many are a crowd, for who cannot be measured one at a time.
+    pub crowd: usize,
     /// When given, only these subjects run.
     pub subjects: Option<Vec<String>>,
 }

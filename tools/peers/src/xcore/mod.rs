@@ -6,7 +6,7 @@
 //! Each subject takes part in the modes it has a natural form for.
 
 mod corelet;
-mod crossbeam;
+pub mod crossbeam;
 mod eventfd;
 mod msg_ring;
 mod tokio;

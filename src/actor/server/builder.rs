@@ -12,6 +12,7 @@ use crate::actor::channel::{Queue, Receiver};
 use crate::actor::pid::Pid;
 use crate::actor::process::Process;
 use crate::actor::spawn::spawn;
+use crate::actor::supervisor::{SupervisorRef, spawn_under};
 use crate::runtime::context;
 
 /// Builds a server; from [`server::build`](super::build).
@@ -54,11 +55,12 @@ pub struct Builder<S: Server> {
     infos: Infos<S::Info>,
     capacity: usize,
     outliving: bool,
+    supervisor: Option<SupervisorRef>,
 }
 
 impl<S: Server> Builder<S> {
     pub(super) fn new(server: S) -> Builder<S> {
-        Builder { server, infos: Infos::new(), capacity: usize::MAX, outliving: false }
+        Builder { server, infos: Infos::new(), capacity: usize::MAX, outliving: false, supervisor: None }
     }
 
     /// Has the server listen to `receiver` too, with [`handle_info`](Server::handle_info). Each message of it goes before
@@ -80,10 +82,18 @@ impl<S: Server> Builder<S> {
         self
     }
 
-    /// The server runs on when nobody refers to it any more, until it is stopped, as one must that is reached by its
+    /// The server runs on when nobody refers to it any more, until it is told to end, as one must that is reached by its
     /// [`Pid`] only.
     pub fn outliving(mut self) -> Builder<S> {
         self.outliving = true;
+        self
+    }
+
+    /// Makes the server a [temporary](crate::actor::supervisor::Restart::Temporary) child of a supervisor: it is shut down
+    /// with its siblings, and in good order. It still ends with its last reference. For a server that is to be started again
+    /// there is [`server::child`](super::child).
+    pub fn under(mut self, supervisor: SupervisorRef) -> Builder<S> {
+        self.supervisor = Some(supervisor);
         self
     }
 
@@ -94,19 +104,30 @@ impl<S: Server> Builder<S> {
     /// When not called on a core.
     #[track_caller]
     pub fn start(self) -> ServerRef<S> {
+        self.launch(|| ())
+    }
+
+    /// As [`start`](Builder::start); `begun` is called after the server's init.
+    #[track_caller]
+    pub(super) fn launch(self, begun: impl FnOnce() + 'static) -> ServerRef<S> {
         let local = context::current();
         let queue = Rc::new(Queue::<Request<S>>::new(self.capacity));
         let inbox = Receiver::new(Rc::clone(&queue));
         let sender = inbox.sender();
-        let pid = spawn(serve(self.server, self.infos, inbox)).raw();
-        if let Some(process) = Process::of(&local, pid) {
+        let task = serve(self.server, self.infos, inbox, begun);
+        let pid = match self.supervisor {
+            Some(supervisor) => spawn_under(supervisor, task),
+            None => spawn(task),
+        };
+        if let Some(process) = Process::of(&local, pid.raw()) {
+            process.oblige();
             if self.outliving {
                 process.publish(&queue);
             } else {
                 process.deliver_to(&queue);
             }
         }
-        ServerRef::new(sender, Pid::new(pid))
+        ServerRef::new(sender, Pid::new(pid.raw()))
     }
 }
 

@@ -87,6 +87,7 @@
 mod arms;
 mod behaviour;
 mod builder;
+mod child;
 mod context;
 mod reference;
 mod request;
@@ -99,6 +100,7 @@ use std::panic::resume_unwind;
 
 pub use behaviour::Server;
 pub use builder::Builder;
+pub use child::child;
 pub use context::Context;
 pub use reference::ServerRef;
 pub use request::Request;

@@ -18,15 +18,17 @@ enum Event<S: Server> {
     End,
 }
 
-// Not an `async fn`, whose future holds its arguments twice.
+/// Calls `begun` after the server's init. Not an `async fn`, whose future holds its arguments twice.
 pub(super) fn serve<S: Server>(
     mut server: S,
     mut infos: Infos<S::Info>,
     mut inbox: Receiver<Request<S>>,
+    begun: impl FnOnce(),
 ) -> impl Future<Output = ()> {
     async move {
         let ctx = Context::of_this_task();
         server.init(&ctx).await;
+        begun();
         while !ctx.stops() {
             match poll_fn(|cx| poll_event(&ctx, &mut infos, &mut inbox, cx)).await {
                 Event::Request(Request(Kind::Call(call, reply))) => {

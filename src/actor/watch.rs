@@ -47,9 +47,7 @@ impl MonitorCell {
 /// Who is told, on the core that watches.
 pub(super) enum Sink {
     One(Rc<MonitorCell>),
-    /// One of many that go to the same reader.
-    Queue(Rc<Queue<Down>>),
-    /// As `Queue`, for a reader who knows them by these numbers.
+    /// One of many that go to the same reader, who knows them by these numbers.
     Tagged(Rc<Queue<(u64, Down)>>, u64),
 }
 
@@ -61,7 +59,6 @@ impl Sink {
                 cell.reader.take()
             }
             // A reader that is gone has no use for it. One that is there has a queue without a bound.
-            Sink::Queue(queue) => queue.push(down).unwrap_or(None),
             Sink::Tagged(queue, tag) => queue.push((tag, down)).unwrap_or(None),
         };
         if let Some(reader) = reader {

@@ -8,6 +8,7 @@
 mod listener;
 mod options;
 mod reader;
+mod readiness;
 mod stream;
 mod tcp;
 mod unix;
@@ -20,6 +21,7 @@ pub use crate::runtime::driver::owned::{OwnedBuf, OwnedBufMut};
 pub use listener::{TcpListener, UnixListener};
 pub use options::{ListenerOptions, StreamOptions};
 pub use reader::{ReadHalf, Received};
+pub use readiness::{wait_readable, wait_readable_timeout, wait_writable, wait_writable_timeout};
 pub use stream::{DetachedStream, Stream};
 pub use tcp::TcpStream;
 pub use unix::UnixStream;

@@ -61,13 +61,26 @@ pub(crate) fn with<R>(f: impl FnOnce(&Rc<Local>) -> R) -> Option<R> {
 /// turn there is no budget.
 #[inline]
 pub(crate) fn may_receive() -> bool {
-    with(|local| {
-        local.executor().spend_budget() && {
+    peek(|local| {
+        let may = local.executor().spend_budget();
+        if may {
             local.executor().count_received();
-            true
         }
+        may
     })
     .unwrap_or(true)
+}
+
+/// Takes one unit of the running task's budget; false when it is spent. Outside a turn there is no budget.
+#[inline]
+pub(crate) fn spend_budget() -> bool {
+    peek(|local| local.executor().spend_budget()).unwrap_or(true)
+}
+
+/// Whether the running task's budget is spent: what is ready may then look as if it were not.
+#[inline]
+pub(crate) fn is_budget_spent() -> bool {
+    peek(|local| local.executor().is_budget_spent()).unwrap_or(false)
 }
 
 /// Counts a message that the running task has received.

@@ -63,7 +63,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 }
 
 /// A duration too long for the clock is a wait of thirty years.
-fn far(now: Instant, duration: Duration) -> Instant {
+pub(crate) fn far(now: Instant, duration: Duration) -> Instant {
     const THIRTY_YEARS: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
     now.checked_add(duration).unwrap_or_else(|| now + THIRTY_YEARS)
 }
@@ -137,7 +137,8 @@ pub struct Elapsed {
     pub after: Duration,
 }
 
-/// Gives `future` at most `duration`. A result that is there together with the deadline wins.
+/// Gives `future` at most `duration`, counted from the first time that it has to wait. A result that is there together
+/// with the deadline wins. What is ready at once costs neither a timer nor a look at the clock.
 ///
 /// # Errors
 /// [`Elapsed`] when the time is over; `future` has then been dropped.
@@ -149,12 +150,21 @@ pub struct Elapsed {
 /// When not called on a core.
 pub async fn timeout<F: Future>(duration: Duration, future: F) -> Result<F::Output, Elapsed> {
     let mut future = pin!(future);
-    let mut sleep = sleep(duration);
+    let mut limit = None;
     poll_fn(|cx| {
         if let Poll::Ready(output) = future.as_mut().poll(cx) {
             return Poll::Ready(Ok(output));
         }
-        Pin::new(&mut sleep).poll(cx).map(|()| Err(Elapsed { after: duration }))
+        let over = Pin::new(limit.get_or_insert_with(|| sleep(duration))).poll(cx).is_ready();
+        if !over {
+            return Poll::Pending;
+        }
+        // The result may be there and be held back only because the task must let others run first.
+        if context::is_budget_spent() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Err(Elapsed { after: duration }))
     })
     .await
 }

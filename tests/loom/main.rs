@@ -1,5 +1,5 @@
 //! Every order in which the sleep protocol of a core can go, checked by loom, and the hand-over of permits on top of it;
-//! and every order in which credits can change hands.
+//! every order in which credits can change hands; and every order in which the ends of a channel can come and go.
 //!
 //! Run by `RUSTFLAGS="--cfg loom" cargo test --release --test loom`.
 //!
@@ -18,6 +18,10 @@ mod park;
 #[path = "../../src/pool/ledger.rs"]
 mod ledger;
 
+#[path = "../../src/actor/channel/ends.rs"]
+mod ends;
+
+mod channels;
 mod credits;
 mod doorbell;
 mod permits;

@@ -6,7 +6,25 @@
 //!
 //! # Order
 //!
-//! What one sender sends arrives in order. Between senders there is no order but that of arrival.
+//! What one task sends by one sender arrives in order, and so does what one thread sends that is no core's. Between them
+//! there is no order but that of arrival. A receiver hears of the end of its senders when it has had everything they sent.
+//!
+//! # Receiving
+//!
+//! | | |
+//! |---|---|
+//! | [`recv`](Receiver::recv), [`recv_timeout`](Receiver::recv_timeout), [`try_recv`](Receiver::try_recv) | the next message |
+//! | [`recv_match`](Receiver::recv_match), [`recv_match_timeout`](Receiver::recv_match_timeout), [`try_recv_match`](Receiver::try_recv_match) | the first that fits; the others stay |
+//! | [`select`](crate::actor::select) | from several channels, and whatever else is waited for, by priority |
+//!
+//! Each of their futures may be dropped at any await: no message is lost, none is given twice, and no timer is left. A
+//! message that is there when the time is over wins.
+//!
+//! # Wakes
+//!
+//! A wake says nothing but *look*. A receiver that gave up, or was overtaken by another arm of a `select`, leaves its waker
+//! with the channel; the next message then costs its task one poll, in which whatever it waits for by then looks at its own
+//! condition, does not find it, and waits on. So there is nothing to take back, and no wake can be taken for another.
 //!
 //! # Compared with tokio
 //!
@@ -30,14 +48,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod ends;
 mod queue;
 mod receiver;
+mod selective;
 mod sender;
+#[cfg(test)]
+mod tests;
 
 use std::rc::Rc;
 
 pub(crate) use queue::{AnyQueue, ChannelKey, Queue};
-pub use receiver::{Disconnected, Receiver, TryRecvError};
+pub use receiver::{Disconnected, Receiver, RecvTimeoutError, TryRecvError};
 pub use sender::Sender;
 
 use crate::runtime::context;

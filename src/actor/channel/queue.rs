@@ -7,15 +7,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use super::ends::Ends;
 use crate::actor::kit::Kit;
 use crate::actor::send::SendError;
 use crate::runtime::local::Local;
 use crate::runtime::{CoreId, context};
-use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
 /// Messages for one reader.
 pub(crate) struct Queue<M> {
     messages: RefCell<VecDeque<M>>,
+    /// Messages that the receiver has passed over and keeps; they hold their places.
+    aside: Cell<usize>,
     reader: Cell<Option<Waker>>,
     /// `usize::MAX` is none.
     capacity: usize,
@@ -31,19 +33,20 @@ pub(crate) struct Queue<M> {
 
 /// A queue of messages of some type.
 pub(crate) trait AnyQueue: Any {
+    /// Messages that have arrived and were not received.
     fn depth(&self) -> usize;
-    /// The last sender is gone, unless there is one again. Whoever reads is to be woken.
-    fn abandon(&self) -> Option<Waker>;
+    /// The last sender of one life is gone. Whoever reads is to be woken.
+    fn abandon(&self, life: usize) -> Option<Waker>;
 }
 
 impl<M: 'static> AnyQueue for Queue<M> {
     fn depth(&self) -> usize {
-        self.messages.borrow().len()
+        self.messages.borrow().len() + self.aside.get()
     }
 
-    fn abandon(&self) -> Option<Waker> {
+    fn abandon(&self, life: usize) -> Option<Waker> {
         let (shared, _) = self.shared.get()?;
-        if shared.senders.load(Ordering::Acquire) > 0 {
+        if !shared.ends.is_over(life) {
             return None;
         }
         self.abandoned.set(true);
@@ -56,13 +59,7 @@ pub(super) struct Shared {
     pub(super) core: CoreId,
     /// Names the queue among its core's.
     pub(super) key: ChannelKey,
-    pub(super) capacity: usize,
-    /// Messages in a bounded queue and on their way to it.
-    taken: AtomicUsize,
-    pub(super) senders: AtomicUsize,
-    closed: AtomicBool,
-    /// Something has been sent from elsewhere, so that the end of the senders must travel behind it.
-    pub(super) abroad: AtomicBool,
+    pub(super) ends: Ends,
 }
 
 /// Names a queue that has senders, on its core.
@@ -72,32 +69,11 @@ pub(crate) struct ChannelKey {
     pub(crate) generation: u32,
 }
 
-impl Shared {
-    /// Takes a place for one message; false when there is none.
-    pub(super) fn take_place(&self) -> bool {
-        if self.capacity == usize::MAX {
-            return true;
-        }
-        // Whoever would exceed the bound takes nothing, so the count is never above it.
-        let take = |taken: usize| (taken < self.capacity).then_some(taken + 1);
-        self.taken.fetch_update(Ordering::AcqRel, Ordering::Relaxed, take).is_ok()
-    }
-
-    fn free_place(&self) {
-        if self.capacity != usize::MAX {
-            self.taken.fetch_sub(1, Ordering::AcqRel);
-        }
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-}
-
 impl<M: 'static> Queue<M> {
     pub(crate) fn new(capacity: usize) -> Queue<M> {
         Queue {
             messages: RefCell::new(VecDeque::new()),
+            aside: Cell::new(0),
             reader: Cell::new(None),
             capacity,
             closed: Cell::new(false),
@@ -114,11 +90,7 @@ impl<M: 'static> Queue<M> {
             let shared = Arc::new(Shared {
                 core: local.id(),
                 key,
-                capacity: self.capacity,
-                taken: AtomicUsize::new(self.messages.borrow().len()),
-                senders: AtomicUsize::new(0),
-                closed: AtomicBool::new(self.closed.get()),
-                abroad: AtomicBool::new(false),
+                ends: Ends::new(self.capacity, self.depth(), self.closed.get()),
             });
             (shared, Rc::clone(local))
         });
@@ -156,28 +128,36 @@ impl<M: 'static> Queue<M> {
 
     fn take_place(&self) -> bool {
         match self.shared.get() {
-            Some((shared, _)) => shared.take_place(),
-            None => self.messages.borrow().len() < self.capacity,
+            Some((shared, _)) => shared.ends.take_place(),
+            None => self.depth() < self.capacity,
         }
+    }
+
+    /// Takes a message that keeps its place.
+    #[inline]
+    pub(super) fn pop(&self) -> Option<M> {
+        self.messages.borrow_mut().pop_front()
     }
 
     #[inline]
-    pub(super) fn pop(&self) -> Option<M> {
-        let message = self.messages.borrow_mut().pop_front()?;
-        self.place_freed();
-        Some(message)
-    }
-
-    fn place_freed(&self) {
+    fn free_place(&self) {
         if self.capacity != usize::MAX
             && let Some((shared, _)) = self.shared.get()
         {
-            shared.free_place();
+            shared.ends.free_place();
         }
     }
 
-    pub(super) fn messages(&self) -> &RefCell<VecDeque<M>> {
-        &self.messages
+    /// A message has been received: its place is free, and it counts for the running task.
+    #[inline]
+    pub(super) fn count_taken(&self) {
+        self.free_place();
+        context::count_received();
+    }
+
+    /// So many messages are kept by the receiver, passed over.
+    pub(super) fn set_aside(&self, count: usize) {
+        self.aside.set(count);
     }
 
     pub(super) fn capacity(&self) -> Option<usize> {
@@ -211,7 +191,7 @@ impl<M: 'static> Queue<M> {
         }
         let message = messages.pop_front();
         drop(messages);
-        self.place_freed();
+        self.free_place();
         Poll::Ready(message)
     }
 
@@ -219,12 +199,13 @@ impl<M: 'static> Queue<M> {
     #[inline]
     pub(crate) fn take_counted(&self) -> Option<M> {
         let message = self.pop()?;
-        context::count_received();
+        self.count_taken();
         Some(message)
     }
 
+    /// Has the task woken when there is a message; none when nothing can come any more.
     #[inline]
-    fn poll_empty(&self, cx: &mut Context<'_>) -> Poll<Option<M>> {
+    pub(super) fn poll_empty(&self, cx: &mut Context<'_>) -> Poll<Option<M>> {
         if self.is_disconnected() {
             return Poll::Ready(None);
         }
@@ -232,18 +213,18 @@ impl<M: 'static> Queue<M> {
         Poll::Pending
     }
 
-    /// Has the task woken by the next message.
     #[inline]
-    pub(super) fn register(&self, cx: &mut Context<'_>) {
+    fn register(&self, cx: &mut Context<'_>) {
         let kept = self.reader.take().filter(|kept| kept.will_wake(cx.waker()));
         self.reader.set(Some(kept.unwrap_or_else(|| cx.waker().clone())));
     }
 
-    /// The receiver is gone: nothing more gets in. What was in is for the caller to drop.
+    /// The receiver is going: nothing more gets in. What was in is for the caller to drop.
     pub(crate) fn close(&self) -> VecDeque<M> {
         self.closed.set(true);
+        self.aside.set(0);
         if let Some((shared, local)) = self.shared.get() {
-            shared.closed.store(true, Ordering::Release);
+            shared.ends.close();
             Kit::of(local).remove_channel(shared.key);
         }
         drop(self.reader.take());

@@ -1,20 +1,24 @@
 //! The receiving half: it stays on its core, and is read by one task at a time.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use super::queue::{AnyQueue, Queue};
 use super::sender::Sender;
-use crate::runtime::context;
+use crate::runtime::{Elapsed, context, timeout};
 
 /// Receives what is sent to one channel, on the core that made it.
 ///
 /// # Drop
 /// Closes the channel: what was not received is dropped, and senders are refused.
 pub struct Receiver<M: 'static> {
-    queue: Rc<Queue<M>>,
+    pub(super) queue: Rc<Queue<M>>,
+    /// What selective receives have passed over: it came before everything in the queue.
+    pub(super) aside: VecDeque<M>,
 }
 
 /// Every sender is gone, no address leads here, and all that was sent has been received.
@@ -24,18 +28,43 @@ pub struct Disconnected;
 
 /// Why there is no message now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TryRecvError {
     /// None has come yet.
-    #[error("the channel is empty")]
+    #[error("there is no such message in the channel yet")]
     Empty,
     /// None will come.
     #[error("every sender of the channel is gone")]
     Disconnected,
 }
 
+/// Why no message came in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecvTimeoutError {
+    /// The time is over, and one may come yet.
+    #[error("no message came in time")]
+    Timeout,
+    /// None will come.
+    #[error("every sender of the channel is gone")]
+    Disconnected,
+}
+
+impl From<Disconnected> for RecvTimeoutError {
+    fn from(_: Disconnected) -> RecvTimeoutError {
+        RecvTimeoutError::Disconnected
+    }
+}
+
+impl From<Elapsed> for RecvTimeoutError {
+    fn from(_: Elapsed) -> RecvTimeoutError {
+        RecvTimeoutError::Timeout
+    }
+}
+
 impl<M: 'static> Receiver<M> {
     pub(crate) fn new(queue: Rc<Queue<M>>) -> Receiver<M> {
-        Receiver { queue }
+        Receiver { queue, aside: VecDeque::new() }
     }
 
     pub(crate) fn queue(&self) -> &Rc<Queue<M>> {
@@ -60,7 +89,34 @@ impl<M: 'static> Receiver<M> {
     /// [`Disconnected`] when none can come any more.
     #[inline]
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<M, Disconnected>> {
+        if !self.aside.is_empty() {
+            return self.poll_aside(cx);
+        }
         self.queue.poll_pop(cx).map(|message| message.ok_or(Disconnected))
+    }
+
+    #[cold]
+    fn poll_aside(&mut self, cx: &mut Context<'_>) -> Poll<Result<M, Disconnected>> {
+        if !context::spend_budget() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(self.take_aside(0).ok_or(Disconnected))
+    }
+
+    /// Receives the next message within `limit`, counted from the first time that it has to wait. A message that is there
+    /// when the time is over counts. A message that is there at once costs neither a timer nor a look at the clock.
+    ///
+    /// # Errors
+    /// [`RecvTimeoutError::Disconnected`] when none can come any more, [`RecvTimeoutError::Timeout`] when the time is over.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a message is taken when the future is ready, never before; no timer is left.
+    ///
+    /// # Panics
+    /// When it has to wait and is not polled on a core.
+    pub async fn recv_timeout(&mut self, limit: Duration) -> Result<M, RecvTimeoutError> {
+        Ok(timeout(limit, self.recv()).await??)
     }
 
     /// The next message, if there is one now.
@@ -68,11 +124,12 @@ impl<M: 'static> Receiver<M> {
     /// # Errors
     /// [`TryRecvError::Empty`] when there is none yet, [`TryRecvError::Disconnected`] when none can come any more.
     pub fn try_recv(&mut self) -> Result<M, TryRecvError> {
-        match self.queue.take_counted() {
-            Some(message) => Ok(message),
-            None if self.queue.is_disconnected() => Err(TryRecvError::Disconnected),
-            None => Err(TryRecvError::Empty),
-        }
+        let message = self.take_aside(0).or_else(|| self.queue.take_counted());
+        message.ok_or_else(|| self.why_none())
+    }
+
+    pub(super) fn why_none(&self) -> TryRecvError {
+        if self.queue.is_disconnected() { TryRecvError::Disconnected } else { TryRecvError::Empty }
     }
 
     /// A further sender.

@@ -13,7 +13,6 @@ use crate::runtime::context;
 use crate::runtime::local::Local;
 use crate::runtime::mesh::{self, Letter};
 use crate::runtime::{CoreId, executor::contain};
-use crate::sync::Ordering;
 
 /// Sends to the [`Receiver`](super::Receiver) of a channel, from any thread.
 ///
@@ -28,7 +27,7 @@ pub struct Sender<M> {
 impl<M: 'static> Sender<M> {
     pub(crate) fn new(local: &Rc<Local>, queue: &Rc<Queue<M>>) -> Sender<M> {
         let shared = Arc::clone(queue.share(local));
-        shared.senders.fetch_add(1, Ordering::Relaxed);
+        shared.ends.enter();
         queue.readopt();
         Sender { shared, messages: PhantomData }
     }
@@ -69,20 +68,20 @@ impl<M: 'static> Sender<M> {
         M: Send,
     {
         let shared = &*self.shared;
-        if shared.is_closed() {
+        if shared.ends.is_closed() {
             return Err(SendError::Closed(message));
         }
-        if !shared.take_place() {
+        if !shared.ends.take_place() {
             return Err(SendError::Full(message));
         }
-        shared.abroad.store(true, Ordering::Relaxed);
+        shared.ends.goes_abroad();
         mesh::post(shared.core, Parcel { core: shared.core, key: shared.key, message })
             .map_err(|parcel| SendError::Closed(parcel.message))
     }
 
     /// Whether the receiver is gone. False is only true for the moment.
     pub fn is_closed(&self) -> bool {
-        self.shared.is_closed()
+        self.shared.ends.is_closed()
     }
 
     /// The receiver's core.
@@ -92,7 +91,7 @@ impl<M: 'static> Sender<M> {
 
     /// The most messages that the channel holds; none when it has no bound.
     pub fn capacity(&self) -> Option<usize> {
-        (self.shared.capacity != usize::MAX).then_some(self.shared.capacity)
+        self.shared.ends.capacity()
     }
 
     /// Whether both send to the same receiver.
@@ -103,7 +102,7 @@ impl<M: 'static> Sender<M> {
 
 impl<M> Clone for Sender<M> {
     fn clone(&self) -> Sender<M> {
-        self.shared.senders.fetch_add(1, Ordering::Relaxed);
+        self.shared.ends.join();
         Sender { shared: Arc::clone(&self.shared), messages: PhantomData }
     }
 }
@@ -111,17 +110,14 @@ impl<M> Clone for Sender<M> {
 impl<M> Drop for Sender<M> {
     fn drop(&mut self) {
         let shared = &*self.shared;
-        if shared.senders.fetch_sub(1, Ordering::AcqRel) > 1 || shared.is_closed() {
-            return;
-        }
-        // What was sent from elsewhere may still lie in the core's mailbox: the news goes behind it.
-        let direct = !shared.abroad.load(Ordering::Relaxed);
+        let Some(farewell) = shared.ends.leave() else { return };
         let here = context::with(|local| local.id() == shared.core).unwrap_or(false);
-        let news = SendersGone { core: shared.core, key: shared.key };
-        if here && direct {
+        let news = SendersGone { core: shared.core, key: shared.key, life: farewell.life };
+        if here && farewell.direct {
             news.tell();
         } else {
-            // Refused by a core that has ended, and the receiver with it.
+            // What was sent from elsewhere may still lie in the core's mailbox: the news goes behind it. Refused by a core
+            // that has ended, and the receiver with it.
             let _ = mesh::post(shared.core, news);
         }
     }
@@ -131,7 +127,7 @@ impl<M> fmt::Debug for Sender<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sender")
             .field("core", &self.shared.core)
-            .field("closed", &self.shared.is_closed())
+            .field("closed", &self.shared.ends.is_closed())
             .finish()
     }
 }
@@ -170,11 +166,12 @@ impl<M: Send + 'static> Letter for Parcel<M> {
 struct SendersGone {
     core: CoreId,
     key: ChannelKey,
+    life: usize,
 }
 
 impl SendersGone {
     fn tell(&self) {
-        let reader = context::with(|local| Kit::of(local).abandon_channel(self.key)).flatten();
+        let reader = context::with(|local| Kit::of(local).abandon_channel(self.key, self.life)).flatten();
         if let Some(reader) = reader {
             reader.wake();
         }

@@ -373,6 +373,9 @@ impl Drop for Nursery {
                 unwatch(&self.local, pid, ward.place);
                 context::stop(pid);
             }
+            if let Some(spec) = &ward.spec {
+                spec.start.ended();
+            }
         }
         drop(self.ends.close());
     }

@@ -90,6 +90,8 @@ pub(super) struct Child {
     pub(super) state: State,
     /// It should run.
     wanted: bool,
+    /// Has been up.
+    born: bool,
     /// Somebody waits for this start: it is not tried again.
     asked: bool,
     /// Leaves the list when it is down.
@@ -102,7 +104,7 @@ pub(super) struct Child {
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 enum Phase {
-    /// The first start, in order.
+    /// The first start, in order: until each child has been up.
     Starting,
     Running,
     Ending(End),
@@ -117,6 +119,8 @@ pub(super) struct Plan {
     phase: Phase,
     failures: Failures,
     random: fastrand::Rng,
+    /// Have yet to be up for the first time.
+    unborn: usize,
     /// Should run and do not.
     unsettled: BTreeSet<Key>,
     /// Of those, the ones that could be started.
@@ -140,6 +144,7 @@ impl Plan {
             phase: Phase::Starting,
             failures: Failures::new(policy.intensity),
             random: fastrand::Rng::with_seed(seed),
+            unborn: 0,
             unsettled: BTreeSet::new(),
             ready: BTreeSet::new(),
             doomed: BTreeSet::new(),
@@ -153,12 +158,14 @@ impl Plan {
     /// A further child, which should run. In a running supervisor somebody waits for its start.
     pub(super) fn add(&mut self, id: Arc<str>, restart: Restart, shutdown: Shutdown) -> Key {
         let asked = !matches!(self.phase, Phase::Starting);
+        self.unborn += usize::from(!asked);
         self.enter(Child {
             id,
             restart,
             shutdown,
             state: State::Down,
             wanted: true,
+            born: false,
             asked,
             leaves: asked || restart == Restart::Temporary,
             pause: None,
@@ -174,6 +181,7 @@ impl Plan {
             shutdown: Shutdown::default(),
             state: State::Up(now),
             wanted: true,
+            born: true,
             asked: false,
             leaves: true,
             pause: None,
@@ -189,7 +197,12 @@ impl Plan {
             if std::mem::take(&mut child.asked) {
                 child.leaves = child.restart == Restart::Temporary;
             }
+            let first = !std::mem::replace(&mut child.born, true);
             self.set(key, State::Up(now));
+            if first && matches!(self.phase, Phase::Starting) {
+                self.unborn -= 1;
+                self.leave_first_start();
+            }
         }
     }
 
@@ -215,7 +228,7 @@ impl Plan {
         if !fails || child.asked {
             return self.is_down(key, false);
         }
-        if matches!(self.phase, Phase::Starting) {
+        if matches!(self.phase, Phase::Starting) && !child.born {
             let fate = self.is_down(key, false);
             self.end(End::StartFailed { id, reason: reason.clone() });
             return fate;
@@ -308,11 +321,8 @@ impl Plan {
                 Some(Step::Finish(end.clone()))
             }
             Phase::Ending(_) => None,
-            Phase::Starting if self.unsettled.is_empty() => {
-                self.phase = Phase::Running;
-                None
-            }
             Phase::Starting | Phase::Running => {
+                self.leave_first_start();
                 let key = self.next_to_start()?;
                 self.set(key, State::Starting);
                 Some(Step::Start(key))
@@ -340,6 +350,12 @@ impl Plan {
 
     pub(super) fn overdue(&self) -> impl Iterator<Item = &Arc<str>> {
         self.overdue.iter().filter_map(|key| self.children.get(key)).map(|child| &child.id)
+    }
+
+    fn leave_first_start(&mut self) {
+        if self.unborn == 0 && matches!(self.phase, Phase::Starting) {
+            self.phase = Phase::Running;
+        }
     }
 
     fn enter(&mut self, child: Child) -> Key {
@@ -386,7 +402,7 @@ impl Plan {
         for (other, child) in self.children.range_mut(first..) {
             if matches!(child.state, State::Starting | State::Up(_)) {
                 self.doomed.insert(*other);
-                if child.restart == Restart::Temporary {
+                if child.restart == Restart::Temporary && child.born {
                     child.wanted = false;
                 }
             }

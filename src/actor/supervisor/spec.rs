@@ -23,7 +23,7 @@ use crate::runtime::{CoreId, RawPid, context};
 /// # Init
 /// The function that a child is made of is called for each of its lives, on the child's core and in the child's own task. It
 /// may be all of the child, and give nothing: then the child counts as started at once. Or it is only the child's *init*, and
-/// gives `Ok` with the rest of the child, a future, or `Err`. Then whoever waits for the start waits for that, and children
+/// gives `Ok` with the rest of the child, a future, or `Err`, which is a failure. Then whoever waits for the start waits for that, and children
 /// that are started after this one find it ready.
 ///
 /// A child that ends before it has started, in whatever way, has failed to start. Later it fails by a panic or by
@@ -191,7 +191,7 @@ pub trait ChildOutput: Sized + 'static + private::Sealed {
     #[doc(hidden)]
     const INIT: bool;
     #[doc(hidden)]
-    type Rest: Future<Output = ()> + 'static;
+    type Rest: Future + 'static;
     #[doc(hidden)]
     fn rest(self) -> Result<Self::Rest, Arc<str>>;
 }
@@ -199,8 +199,20 @@ pub trait ChildOutput: Sized + 'static + private::Sealed {
 mod private {
     pub trait Sealed {}
     impl Sealed for () {}
+    impl Sealed for super::Never {}
     impl<Rest, E> Sealed for Result<Rest, E> {}
+
+    /// Gives a name to what a function returns.
+    pub trait Returns {
+        type Output;
+    }
+    impl<R> Returns for fn() -> R {
+        type Output = R;
+    }
 }
+
+/// What a child gives that goes on for ever; the type `!`, which has no name of its own yet.
+type Never = <fn() -> ! as private::Returns>::Output;
 
 impl ChildOutput for () {
     const INIT: bool = false;
@@ -211,9 +223,18 @@ impl ChildOutput for () {
     }
 }
 
+impl ChildOutput for Never {
+    const INIT: bool = false;
+    type Rest = Ready<()>;
+
+    fn rest(self) -> Result<Ready<()>, Arc<str>> {
+        self
+    }
+}
+
 impl<Rest, E> ChildOutput for Result<Rest, E>
 where
-    Rest: Future<Output = ()> + 'static,
+    Rest: Future + 'static,
     E: fmt::Display + 'static,
 {
     const INIT: bool = true;
@@ -292,7 +313,7 @@ async fn live<Out: ChildOutput>(begin: impl Future<Output = Out>, started: impl 
             if Out::INIT {
                 started();
             }
-            rest.await
+            rest.await;
         }
         Err(text) => exit(text).await,
     }

@@ -18,7 +18,7 @@ pub(crate) mod socket;
 
 use std::any::Any;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -197,6 +197,27 @@ impl Driver {
         unsafe { self.start(descriptor, request, None) }
     }
 
+    /// Waits for `events` (poll bits) on a descriptor that somebody else keeps open while they wait. A simulation knows no
+    /// such descriptors: there it fails.
+    #[allow(unsafe_code)]
+    pub(crate) fn start_poll(&mut self, fd: BorrowedFd<'_>, events: u32) -> OpKey {
+        let request = Request::Poll { events };
+        let key = self.ops.insert(request, None, None);
+        let refused = match &self.backend {
+            _ if self.closed => libc::ECANCELED,
+            Backend::Sim(_) => libc::EOPNOTSUPP,
+            Backend::Ring(_) => {
+                // SAFETY: a poll points at nothing, and takes nothing from its descriptor. It is open now; should it be
+                // closed and its number given away before the kernel has the entry, then its waiter has gone, and the
+                // cancel right behind ends a look at another file that nobody hears of.
+                unsafe { self.backend.push(key, fd.as_raw_fd(), request) };
+                return key;
+            }
+        };
+        self.ops.complete(key, Completion { result: -refused, buffer: None, more: false, rest: false });
+        key
+    }
+
     #[allow(unsafe_code)]
     pub(crate) fn start_connect(&mut self, descriptor: &Descriptor, address: SockAddr) -> OpKey {
         let address = Box::new(address);
@@ -364,6 +385,11 @@ impl Driver {
             Backend::Ring(_) => Instant::now(),
             Backend::Sim(port) => port.now(),
         }
+    }
+
+    /// Whether time and sockets are played.
+    pub(crate) fn is_simulated(&self) -> bool {
+        matches!(self.backend, Backend::Sim(_))
     }
 
     /// What a random generator on this core starts from: chance, or the seed of a simulated run.

@@ -93,7 +93,7 @@ impl World {
     }
 
     fn check(&self, step: &Step) {
-        let ordered = self.strategy != Strategy::OneForOne || !self.plan.is_running();
+        let ordered = self.strategy != Strategy::OneForOne || self.plan.unborn > 0;
         match step {
             Step::Start(key) => {
                 assert!(!self.lives.contains_key(key), "two lives of one child: {self:#?}");
@@ -151,6 +151,7 @@ impl World {
             assert!(self.finished.is_some() && self.lives.is_empty(), "{self:#?}");
             return;
         }
+        assert!(self.plan.is_running(), "the first start is never over: {self:#?}");
         for (key, child) in &self.plan.children {
             let up = self.lives.get(key).is_some_and(|life| life.up);
             assert_eq!(child.wanted, up, "child {key}: {self:#?}");
@@ -204,6 +205,23 @@ fn a_first_start_that_fails_ends_all_and_says_who() {
     world.settle();
     assert_eq!(world.finished, Some(End::StartFailed { id: "2".into(), reason: panicked() }));
     assert_eq!(world.stops(), [1, 0]);
+}
+
+#[test]
+fn a_child_that_fails_once_it_was_up_does_not_fail_the_first_start() {
+    let mut world = World::new(Strategy::OneForOne, 3, Duration::ZERO);
+    world.add(Restart::Permanent);
+    world.add(Restart::Permanent);
+    world.act();
+    world.comes_up(0);
+    assert_eq!(world.ends(0, &panicked()), Fate::Again);
+    world.act();
+    assert_eq!(world.starts(), [0, 0], "the next one waits for it");
+    world.comes_up(0);
+    world.act();
+    assert!(!world.plan.is_running());
+    world.comes_up(1);
+    assert!(world.plan.is_running());
 }
 
 #[test]
@@ -317,7 +335,7 @@ fn a_child_has_so_long_to_end_then_is_forced_then_overdue_and_never_has_two_live
     assert_eq!(world.log[2..], [Step::Overdue(2), Step::Stop(1)]);
     world.ends(1, &ExitReason::Stopped);
     world.act();
-    assert_eq!(world.starts(), [], "all start again when all have ended");
+    assert!(world.starts().is_empty(), "all start again when all have ended");
     world.ends(2, &ExitReason::Stopped);
     world.settle();
     assert_eq!(world.starts(), [0, 1, 2]);
@@ -373,6 +391,11 @@ enum Event {
 }
 
 fn apply(world: &mut World, event: Event) {
+    let asks = matches!(event, Event::Stop(..) | Event::Restart(_) | Event::Add(_));
+    if asks && !world.plan.is_running() {
+        // The actor lets them wait.
+        return;
+    }
     match event {
         Event::Up(key) => world.comes_up(key),
         Event::Returns(key) if world.lives.contains_key(&key) => drop(world.ends(key, &ExitReason::Normal)),
@@ -383,9 +406,7 @@ fn apply(world: &mut World, event: Event) {
             assert_eq!(down, !world.lives.contains_key(&key), "{world:#?}");
         }
         Event::Restart(key) => world.plan.restart(key, world.now),
-        // As the actor does.
-        Event::Add(kind) if world.plan.is_running() => drop(world.add(kind)),
-        Event::Add(_) => {}
+        Event::Add(kind) => drop(world.add(kind)),
         Event::TimeTo => world.now = world.plan.next_deadline().unwrap_or(world.now).max(world.now),
         Event::TimeBy(millis) => world.now += Duration::from_millis(millis),
         Event::End => world.plan.end(End::Ordered),
@@ -401,7 +422,7 @@ fn every_short_history_keeps_the_rules_and_comes_to_rest() {
         for kind in kinds {
             begun.add(kind);
         }
-        let mut open = vec![(begun, 2), (World::up(strategy, 2, &kinds), 3)];
+        let mut open = vec![(begun, 3), (World::up(strategy, 2, &kinds), 3)];
         while let Some((mut world, left)) = open.pop() {
             world.act();
             histories += 1;

@@ -1,0 +1,482 @@
+//! Messages are received in order, by pattern, or within a limit; none is lost, and none is given twice.
+
+mod support;
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use corelet::actor::channel::{self, Disconnected, RecvTimeoutError, TryRecvError};
+use corelet::actor::{self, Addressable, SendError};
+use corelet::runtime::{Simulation, core_stats, sleep, spawn, yield_now};
+use proptest::prelude::*;
+use support::{on_cores, poll_once, poll_until, soon};
+
+const SHORT: Duration = Duration::from_millis(1);
+const LONG: Duration = Duration::from_secs(3600);
+
+fn timers() -> usize {
+    core_stats().unwrap().timers
+}
+
+#[test]
+fn a_message_that_is_there_when_the_time_is_over_wins() {
+    on_cores(1, async |_, _| {
+        let (sender, mut receiver) = channel::unbounded();
+        for message in [None, Some(7)] {
+            let mut wait = pin!(receiver.recv_timeout(SHORT));
+            assert!(poll_once(&mut wait).await.is_pending());
+            assert_eq!(timers(), 1);
+            poll_until(async || timers() == 0).await;
+            message.map(|message| sender.send(message).unwrap());
+            let expected = message.ok_or(RecvTimeoutError::Timeout);
+            assert_eq!(poll_once(&mut wait).await, Poll::Ready(expected));
+        }
+        for message in [None, Some(4)] {
+            let mut wait = pin!(receiver.recv_match_timeout(SHORT, |number| number % 2 == 0));
+            assert!(poll_once(&mut wait).await.is_pending());
+            poll_until(async || timers() == 0).await;
+            sender.send(5).unwrap();
+            message.map(|message| sender.send(message).unwrap());
+            let expected = message.ok_or(RecvTimeoutError::Timeout);
+            assert_eq!(poll_once(&mut wait).await, Poll::Ready(expected));
+        }
+        assert_eq!(receiver.recv().await, Ok(5));
+        assert_eq!(receiver.recv().await, Ok(5));
+    });
+}
+
+#[test]
+fn a_message_that_waits_for_the_next_turn_of_its_task_wins_too() {
+    on_cores(1, async |_, _| {
+        let (sender, mut receiver) = channel::unbounded();
+        let (steps, mut to_spend) = channel::unbounded();
+        let mut wait = pin!(receiver.recv_timeout(SHORT));
+        assert!(poll_once(&mut wait).await.is_pending());
+        poll_until(async || timers() == 0).await;
+        sender.send(1).unwrap();
+        (0..1_000).for_each(|step| steps.send(step).unwrap());
+        yield_now().await;
+        // All in one poll: the first receive that yields has found the budget spent.
+        std::future::poll_fn(|cx| {
+            while to_spend.poll_recv(cx).is_ready() {}
+            assert!(!to_spend.is_empty(), "a task that never yields keeps its core");
+            assert!(wait.as_mut().poll(cx).is_pending(), "the message is there, and the time is over");
+            Poll::Ready(())
+        })
+        .await;
+        yield_now().await;
+        assert_eq!(soon(wait).await, Ok(1));
+    });
+}
+
+#[test]
+fn a_limited_receive_leaves_no_timer_and_tells_the_end_of_the_senders_from_that_of_the_time() {
+    on_cores(1, async |_, _| {
+        let (sender, mut receiver) = channel::unbounded();
+        sender.send(1).unwrap();
+        assert_eq!(receiver.recv_timeout(LONG).await, Ok(1));
+        let theirs = sender.clone();
+        actor::spawn(async move { theirs.send(2).unwrap() });
+        assert_eq!(receiver.recv_timeout(LONG).await, Ok(2));
+        assert_eq!(timers(), 0);
+        assert!(poll_once(&mut pin!(receiver.recv_timeout(LONG))).await.is_pending());
+        assert_eq!(timers(), 0, "nor does one that is given up");
+        assert_eq!(receiver.recv_timeout(SHORT).await, Err(RecvTimeoutError::Timeout));
+        assert_eq!(receiver.recv_match_timeout(SHORT, |_| true).await, Err(RecvTimeoutError::Timeout));
+        actor::spawn(async move { drop(sender) });
+        assert_eq!(receiver.recv_timeout(LONG).await, Err(RecvTimeoutError::Disconnected));
+        assert_eq!(receiver.recv_match_timeout(LONG, |_| true).await, Err(RecvTimeoutError::Disconnected));
+        assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected));
+        assert_eq!(receiver.try_recv_match(|_| true), Err(TryRecvError::Disconnected));
+        assert_eq!(timers(), 0);
+    });
+}
+
+#[test]
+fn what_a_selective_receive_passes_over_keeps_its_order() {
+    on_cores(1, async |_, _| {
+        let (sender, mut receiver) = channel::unbounded();
+        (0..6).for_each(|number| sender.send(number).unwrap());
+        assert_eq!(receiver.recv_match(|number| *number == 3).await, Ok(3));
+        assert_eq!(receiver.try_recv_match(|number| *number == 1), Ok(1));
+        assert_eq!(receiver.try_recv_match(|number| *number == 9), Err(TryRecvError::Empty));
+        assert_eq!(receiver.len(), 4);
+        sender.send(6).unwrap();
+        assert_eq!(receiver.recv().await, Ok(0));
+        assert_eq!(receiver.recv_timeout(LONG).await, Ok(2));
+        assert_eq!(receiver.try_recv(), Ok(4));
+        drop(sender);
+        assert_eq!(receiver.recv_match(|number| *number == 9).await, Err(Disconnected));
+        assert_eq!(receiver.recv().await, Ok(5));
+        assert_eq!(receiver.recv().await, Ok(6));
+        assert_eq!(receiver.recv().await, Err(Disconnected));
+    });
+}
+
+#[test]
+fn a_waiting_selective_receive_looks_at_each_message_once() {
+    on_cores(1, async |_, _| {
+        const MESSAGES: usize = 1_000;
+        let (sender, mut receiver) = channel::unbounded();
+        let mut looks = 0;
+        {
+            let mut wait = pin!(receiver.recv_match(|number| {
+                looks += 1;
+                *number == MESSAGES
+            }));
+            for number in 0..MESSAGES {
+                assert!(poll_once(&mut wait).await.is_pending());
+                sender.send(number).unwrap();
+            }
+            sender.send(MESSAGES).unwrap();
+            assert_eq!(soon(wait).await, Ok(MESSAGES));
+        }
+        assert_eq!(looks, MESSAGES + 1);
+        for number in 0..MESSAGES {
+            assert_eq!(receiver.recv().await, Ok(number));
+        }
+    });
+}
+
+#[test]
+fn a_long_search_lets_others_run() {
+    on_cores(1, async |_, _| {
+        let (sender, mut receiver) = channel::unbounded();
+        (0..10_000).for_each(|number| sender.send(number).unwrap());
+        let others = Rc::new(Cell::new(0_u32));
+        let theirs = Rc::clone(&others);
+        let _other = spawn(async move {
+            loop {
+                theirs.set(theirs.get() + 1);
+                yield_now().await;
+            }
+        });
+        // Over new messages, and over those that were passed over then.
+        for last in [9_999, 9_998] {
+            let before = others.get();
+            assert_eq!(receiver.recv_match(|number| *number == last).await, Ok(last));
+            let runs = others.get() - before;
+            assert!(runs >= 9_000 / 128, "a search through 10,000 messages let others run {runs} times");
+        }
+    });
+}
+
+#[test]
+fn a_pattern_may_use_its_own_channel_and_may_panic() {
+    on_cores(1, async |_, _| {
+        let (sender, mut receiver) = channel::bounded(4);
+        sender.send(1).unwrap();
+        sender.send(2).unwrap();
+        let asks = sender.clone();
+        let found = receiver.try_recv_match(|number| {
+            if *number < 3 {
+                asks.send(number + 2).unwrap();
+            }
+            *number == 4
+        });
+        assert_eq!(found, Ok(4));
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            receiver.try_recv_match(|number| if *number == 2 { panic!("on purpose") } else { false })
+        }));
+        assert!(panicked.is_err());
+        for number in 1..=3 {
+            assert_eq!(receiver.try_recv(), Ok(number));
+        }
+        for number in 0..4 {
+            sender.send(number).unwrap();
+        }
+        assert_eq!(sender.send(9), Err(SendError::Full(9)), "each message gave its place back once");
+    });
+}
+
+#[test]
+fn a_message_that_is_passed_over_holds_its_place() {
+    on_cores(1, async |_, _| {
+        let (sender, mut receiver) = channel::bounded(2);
+        sender.send(1).unwrap();
+        sender.send(2).unwrap();
+        assert_eq!(receiver.try_recv_match(|number| *number == 3), Err(TryRecvError::Empty));
+        assert_eq!((receiver.len(), receiver.is_empty()), (2, false));
+        assert_eq!(sender.send(3), Err(SendError::Full(3)));
+        assert_eq!(receiver.try_recv_match(|number| *number == 2), Ok(2));
+        sender.send(3).unwrap();
+        assert_eq!(sender.send(4), Err(SendError::Full(4)));
+        assert_eq!(receiver.recv().await, Ok(1));
+        assert_eq!(receiver.recv().await, Ok(3));
+    });
+}
+
+#[test]
+fn a_bound_holds_exactly_over_all_threads() {
+    on_cores(2, async |runtime, cores| {
+        const ROUNDS: usize = 200;
+        const CAPACITY: usize = 4;
+        let (sender, mut receiver) = channel::bounded::<usize>(CAPACITY);
+        let sent = Arc::new(AtomicUsize::new(0));
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (sender, sent) = (sender.clone(), Arc::clone(&sent));
+                std::thread::spawn(move || {
+                    while sent.load(Ordering::Relaxed) < ROUNDS {
+                        if sender.send(0).is_ok() {
+                            sent.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                })
+            })
+            .collect();
+        let far = {
+            let (sender, sent) = (sender.clone(), Arc::clone(&sent));
+            runtime.spawn_on(cores[1], async move || {
+                while sent.load(Ordering::Relaxed) < ROUNDS {
+                    match sender.send(0) {
+                        Ok(()) => drop(sent.fetch_add(1, Ordering::Relaxed)),
+                        Err(refused) => assert!(refused.is_full()),
+                    }
+                    yield_now().await;
+                }
+            })
+        };
+        drop(sender);
+        let mut received = 0;
+        loop {
+            assert!(receiver.len() <= CAPACITY, "{} messages in a channel for {CAPACITY}", receiver.len());
+            match soon(receiver.recv()).await {
+                Ok(_) => received += 1,
+                Err(Disconnected) => break,
+            }
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        soon(far.unwrap()).await.unwrap();
+        assert_eq!(received, sent.load(Ordering::Relaxed), "what was accepted is received");
+    });
+}
+
+#[test]
+fn the_end_of_the_senders_never_overtakes_a_message() {
+    on_cores(2, async |runtime, cores| {
+        for round in 0..300 {
+            let (sender, mut receiver) = channel::unbounded::<usize>();
+            let senders: Vec<_> = (0..3).map(|_| sender.clone()).collect();
+            drop(sender);
+            for (number, sender) in senders.into_iter().enumerate() {
+                let send = move || (0..round % 5).for_each(|_| sender.send(number).unwrap());
+                match number {
+                    0 => send(),
+                    1 => drop(std::thread::spawn(send)),
+                    _ => runtime.spawn_on(cores[1], async move || send()).unwrap().detach(),
+                }
+            }
+            let mut received = [0; 3];
+            while let Ok(number) = soon(receiver.recv()).await {
+                received[number] += 1;
+            }
+            assert_eq!(received, [round % 5; 3]);
+        }
+    });
+}
+
+#[test]
+fn the_end_of_earlier_senders_is_not_that_of_a_later_one() {
+    on_cores(1, async |_, _| {
+        let (sender, mut receiver) = channel::unbounded();
+        let (filler, mut fillers) = channel::unbounded();
+        // Nothing is delivered before this task yields, and then 256 mails in a turn: the news of the first sender's end
+        // arrives in one, the later one's message and its own end in another.
+        std::thread::spawn(move || sender.send(1).unwrap()).join().unwrap();
+        let later = receiver.sender();
+        std::thread::spawn(move || {
+            (0..300).for_each(|number| filler.send(number).unwrap());
+            later.send(2).unwrap();
+        })
+        .join()
+        .unwrap();
+        let mut heard = Vec::new();
+        while let Ok(message) = soon(receiver.recv()).await {
+            heard.push(message);
+        }
+        assert_eq!(heard, [1, 2]);
+        while soon(fillers.recv()).await.is_ok() {}
+
+        let again = receiver.sender();
+        assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+        drop(again);
+        assert_eq!(soon(receiver.recv()).await, Err(Disconnected));
+    });
+}
+
+enum Numbers {}
+
+impl Addressable for Numbers {
+    type Msg = u32;
+}
+
+#[test]
+fn an_address_keeps_a_channel_open() {
+    on_cores(1, async |_, _| {
+        let pid = actor::spawn_addr::<Numbers, _, _>(async |mut inbox| {
+            assert_eq!(inbox.recv_timeout(SHORT).await, Err(RecvTimeoutError::Timeout));
+            assert_eq!(inbox.recv_match(|number| *number > 1).await, Ok(2));
+            assert_eq!(inbox.recv().await, Ok(1));
+        });
+        let end = actor::monitor(pid);
+        sleep(2 * SHORT).await;
+        actor::send_to(pid, 1).unwrap();
+        actor::send_to(pid, 2).unwrap();
+        assert!(!soon(end).await.reason.is_abnormal());
+    });
+}
+
+#[test]
+fn messages_that_nobody_receives_are_dropped_once() {
+    struct Counted(u32, Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    on_cores(1, async |_, _| {
+        let drops = Arc::new(AtomicUsize::new(0));
+        let dropped = || drops.load(Ordering::Relaxed);
+        let (sender, mut receiver) = channel::unbounded();
+        for number in 0..5 {
+            sender.send(Counted(number, Arc::clone(&drops))).unwrap();
+        }
+        drop(receiver.try_recv_match(|message| message.0 == 2).unwrap());
+        assert_eq!((dropped(), receiver.len()), (1, 4));
+        drop(receiver);
+        assert_eq!(dropped(), 5);
+        assert!(sender.is_closed());
+        let refused = sender.send(Counted(5, Arc::clone(&drops))).unwrap_err();
+        assert_eq!((dropped(), refused.is_final(), refused.into_inner().0), (5, true, 5));
+    });
+}
+
+/// What is done to a channel, and to its model.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Send,
+    Clone,
+    DropSender,
+    MakeSender,
+    Recv,
+    TryRecv,
+    RecvTimeout,
+    /// With the remainder by three that is wanted.
+    RecvMatch(u32),
+    TryRecvMatch(u32),
+    RecvMatchTimeout(u32),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => Just(Step::Send),
+        1 => Just(Step::Clone),
+        2 => Just(Step::DropSender),
+        1 => Just(Step::MakeSender),
+        1 => Just(Step::Recv),
+        1 => Just(Step::TryRecv),
+        1 => Just(Step::RecvTimeout),
+        2 => (0..3_u32).prop_map(Step::RecvMatch),
+        2 => (0..3_u32).prop_map(Step::TryRecvMatch),
+        1 => (0..3_u32).prop_map(Step::RecvMatchTimeout),
+    ];
+    proptest::collection::vec(step, 0..60)
+}
+
+proptest! {
+    #[test]
+    fn any_use_of_a_channel_is_that_of_a_list(
+        steps in steps(),
+        capacity in prop_oneof![Just(None), (1..6_usize).prop_map(Some)],
+    ) {
+        let mut simulation = Simulation::new(0, 1);
+        simulation.block_on(async move || against_a_list(&steps, capacity).await).unwrap();
+    }
+}
+
+async fn against_a_list(steps: &[Step], capacity: Option<usize>) {
+    let (sender, mut receiver) = match capacity {
+        Some(capacity) => channel::bounded(capacity),
+        None => channel::unbounded(),
+    };
+    let mut senders = vec![sender];
+    let mut model = VecDeque::new();
+    let mut next = 0_u32;
+    for step in steps {
+        let over = senders.is_empty();
+        let fits = |wanted: u32| move |number: &u32| number % 3 == wanted;
+        let place = |wanted: u32| model.iter().position(fits(wanted));
+        match *step {
+            Step::Send => {
+                let Some(sender) = senders.last() else { continue };
+                next += 1;
+                match sender.send(next) {
+                    Ok(()) => model.push_back(next),
+                    Err(SendError::Full(back)) => assert_eq!((back, Some(model.len())), (next, capacity)),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            Step::Clone => senders.extend(senders.last().cloned()),
+            Step::DropSender => drop(senders.pop()),
+            Step::MakeSender => senders.push(receiver.sender()),
+            Step::Recv => {
+                let got = poll_once(&mut pin!(receiver.recv())).await;
+                let expected = match model.pop_front() {
+                    Some(message) => Poll::Ready(Ok(message)),
+                    None if over => Poll::Ready(Err(Disconnected)),
+                    None => Poll::Pending,
+                };
+                assert_eq!(got, expected);
+            }
+            Step::TryRecv => {
+                let why = if over { TryRecvError::Disconnected } else { TryRecvError::Empty };
+                assert_eq!(receiver.try_recv(), model.pop_front().ok_or(why));
+            }
+            Step::RecvTimeout => {
+                let got = poll_once(&mut pin!(receiver.recv_timeout(LONG))).await;
+                let expected = match model.pop_front() {
+                    Some(message) => Poll::Ready(Ok(message)),
+                    None if over => Poll::Ready(Err(RecvTimeoutError::Disconnected)),
+                    None => Poll::Pending,
+                };
+                assert_eq!(got, expected);
+            }
+            Step::RecvMatch(wanted) => {
+                let got = poll_once(&mut pin!(receiver.recv_match(fits(wanted)))).await;
+                let expected = match place(wanted) {
+                    Some(place) => Poll::Ready(Ok(model.remove(place).unwrap())),
+                    None if over => Poll::Ready(Err(Disconnected)),
+                    None => Poll::Pending,
+                };
+                assert_eq!(got, expected);
+            }
+            Step::RecvMatchTimeout(wanted) => {
+                let got = poll_once(&mut pin!(receiver.recv_match_timeout(LONG, fits(wanted)))).await;
+                let expected = match place(wanted) {
+                    Some(place) => Poll::Ready(Ok(model.remove(place).unwrap())),
+                    None if over => Poll::Ready(Err(RecvTimeoutError::Disconnected)),
+                    None => Poll::Pending,
+                };
+                assert_eq!(got, expected);
+            }
+            Step::TryRecvMatch(wanted) => {
+                let why = if over { TryRecvError::Disconnected } else { TryRecvError::Empty };
+                let expected = place(wanted).map(|place| model.remove(place).unwrap()).ok_or(why);
+                assert_eq!(receiver.try_recv_match(fits(wanted)), expected);
+            }
+        }
+        assert_eq!(receiver.len(), model.len());
+        // A step of the budget each, at most; a full one for the next.
+        yield_now().await;
+    }
+    assert_eq!(timers(), 0);
+}

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::Server;
 use super::builder::Builder;
-use crate::actor::spawn;
+use super::named::Naming;
 use crate::actor::supervisor::{ChildKind, ChildRef, ChildSpec, Cradle, Start};
+use crate::actor::{exit, spawn};
 use crate::runtime::RawPid;
 
 /// A server as a child of a supervisor: `build` is called for each of its lives, on the child's core. It has started when
@@ -14,7 +15,7 @@ use crate::runtime::RawPid;
 /// [terminates](Server::terminate) in good order, if that takes no longer than the child's
 /// [limit](ChildSpec::shutdown).
 ///
-/// Clients reach the present life by `place`.
+/// Clients reach the present life by `place`, or by a [name](Builder::named). A name that is taken fails the start.
 ///
 /// ```
 /// use corelet::actor::server::{self, Request};
@@ -49,10 +50,10 @@ use crate::runtime::RawPid;
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn child<S: Server>(
+pub fn child<S: Server, N: Naming<S>>(
     id: impl Into<Arc<str>>,
     place: &ChildRef<S>,
-    build: impl Fn() -> Builder<S> + Send + Sync + 'static,
+    build: impl Fn() -> Builder<S, N> + Send + Sync + 'static,
 ) -> ChildSpec {
     ChildSpec::made(id.into(), ChildKind::Worker, Arc::new(Again { build, place: place.clone() }))
 }
@@ -62,18 +63,22 @@ struct Again<S, F> {
     place: ChildRef<S>,
 }
 
-impl<S: Server, F: Fn() -> Builder<S> + Send + Sync> Start for Again<S, F> {
+impl<S: Server, N: Naming<S>, F: Fn() -> Builder<S, N> + Send + Sync> Start for Again<S, F> {
     fn spawn(&self, cradle: Cradle) -> RawPid {
         let place = self.place.clone();
         let begun = move || {
             place.set_to_myself();
             cradle.started();
         };
-        match catch_unwind(AssertUnwindSafe(&self.build)) {
-            Ok(builder) => builder.outliving().launch(begun).pid().raw(),
+        let child = match catch_unwind(AssertUnwindSafe(&self.build)) {
+            Ok(builder) => match builder.outliving().launch(begun) {
+                Ok(server) => server.pid().erase(),
+                Err(error) => spawn(exit(error.to_string())),
+            },
             // The child's panic, not its supervisor's.
-            Err(payload) => spawn(async move { resume_unwind(payload) }).raw(),
-        }
+            Err(payload) => spawn(async move { resume_unwind(payload) }),
+        };
+        child.raw()
     }
 
     fn ended(&self) {

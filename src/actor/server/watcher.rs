@@ -86,3 +86,35 @@ impl Drop for DownArm {
         drop(self.watches.take());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::spawn;
+    use crate::runtime::{Cores, Runtime};
+
+    #[test]
+    fn the_arm_is_over_when_neither_a_watch_nor_a_watcher_is_left() {
+        let runtime = Runtime::builder().cores(Cores::Count(1)).pinned(false).build().unwrap();
+        let test = || async {
+            let mut arm = DownArm::new();
+            assert!(arm.is_over());
+            let (watcher, watched) = (arm.watcher(), spawn(async {}));
+            let second = watcher.clone();
+            watcher.watch(watched);
+            drop(watcher);
+            second.watch(watched);
+            drop(second);
+            assert!(!arm.is_over(), "a watch is left");
+            std::future::poll_fn(|cx| arm.poll(cx)).await;
+            assert!(arm.take().is_some_and(|down| down.pid == watched) && arm.take().is_none());
+            assert!(arm.is_over());
+            let watcher = arm.watcher();
+            assert!(!arm.is_over(), "a watcher is left");
+            drop(arm);
+            watcher.watch(watched);
+            assert!(!watcher.unwatch(watched), "the server has ended");
+        };
+        runtime.block_on(test).unwrap();
+    }
+}

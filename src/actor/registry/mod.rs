@@ -82,10 +82,16 @@ impl Tables {
     pub(super) fn send<M: Send + 'static>(&self, name: &str, message: M) -> Result<(), SendError<M>> {
         let found = self.names.lock().channel(name);
         match found {
-            Ok(sender) => sender.send(message),
+            Ok((_, sender)) => sender.send(message),
             Err(Missing::Channel) => Err(SendError::NoChannel(message)),
             Err(Missing::Holder { .. }) => Err(SendError::Unresolved(message)),
         }
+    }
+
+    /// The live holder of a name, and a sender to it.
+    pub(super) fn reach<M: 'static>(&self, name: &str) -> Option<(RawPid, Sender<M>)> {
+        let found = self.names.lock().channel(name);
+        found.ok()
     }
 
     /// Enters a live actor of the current core into a group.

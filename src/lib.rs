@@ -1,4 +1,4 @@
-//! One pinned, single-threaded io_uring runtime per core, with a sharded connection pool.
+//! One pinned, single-threaded io_uring runtime per core, with an actor kit and a sharded connection pool.
 //!
 //! # When not to use it
 //!
@@ -18,6 +18,7 @@
 //! | module | has |
 //! |---|---|
 //! | [`runtime`] | cores and the threads that turn them, tasks, time, and [`Simulation`](runtime::Simulation): whole runs that replay from a seed |
+//! | [`actor`] | addresses, mailboxes, monitors, links, supervisors, servers, state machines: Erlang's kit for tasks, the same on one core and across cores |
 //! | [`net`] | TCP and Unix streams and listeners: owned buffers in, owned buffers out |
 //! | [`pool`] | leases of upstream connections: one shard and one scheduler per core, bounded queues, fairness, deadlines |
 //!
@@ -43,6 +44,33 @@
 //!     *shared + task.await.expect("it does not panic")
 //! })?;
 //! assert_eq!(sum, 41);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Each task is an actor: whoever has its [`Pid`](actor::Pid) may send to it, monitor it, link to it and stop it, on whatever
+//! core. On that rest [servers](actor::server), [state machines](actor::machine) and [supervisors](actor::supervisor).
+//!
+//! ```
+//! use corelet::actor::{self, Addressable, ExitReason};
+//! use corelet::runtime::{Cores, Runtime};
+//!
+//! enum Printer {}
+//! impl Addressable for Printer {
+//!     type Msg = String;
+//! }
+//!
+//! let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+//! runtime.block_on(|| async {
+//!     let printer = actor::spawn_addr::<Printer, _, _>(async |mut inbox| {
+//!         while let Ok(line) = inbox.recv().await {
+//!             println!("{line}");
+//!         }
+//!     });
+//!     actor::send_to(printer, "hello".to_owned()).unwrap();
+//!     let end = actor::monitor(printer);
+//!     actor::request_stop(printer);
+//!     assert_eq!(end.await.reason, ExitReason::Stopped);
+//! })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -110,6 +138,8 @@
 //! | `pool` | yes | the module `pool` |
 //! | `metrics` | no | the pool's figures for the `metrics` facade; their names are in [`pool::METRICS`]; includes `pool` |
 //! | `framed` | no | in `pool`: connections that speak in frames of a `tokio-util` codec, and sockets that several leases share, in turn or pipelined; includes `pool` |
+//! | `observer` | no | `observer`: a Unix socket by which `corelet top` looks into the running process |
+//! | `cycles` | no | counts the CPU's ticks that each task uses, for [`actor::ActorInfo::cycles`] |
 //! | `tokio` | no | `runtime::host`: cores inside a tokio runtime, so that tasks use tokio's timers, channels and sockets too |
 //! | `tokio-uring` | no | `runtime::host::tokio_uring`: the same inside tokio-uring; includes `tokio` |
 #![deny(missing_docs)]
@@ -119,7 +149,11 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod actor;
+mod lock;
 pub mod net;
+#[cfg(feature = "observer")]
+#[cfg_attr(docsrs, doc(cfg(feature = "observer")))]
+pub mod observer;
 #[cfg(feature = "pool")]
 pub mod pool;
 pub mod runtime;
@@ -129,6 +163,11 @@ mod sync;
 #[cfg(all(doctest, feature = "pool"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The programs of the guide to actors, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/actors.md")]
+struct Actors;
 
 /// The programs of the guide, compiled and run.
 #[cfg(all(doctest, feature = "framed"))]

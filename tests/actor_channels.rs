@@ -2,9 +2,11 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
@@ -12,7 +14,7 @@ use std::time::Duration;
 
 use corelet::actor::channel::{self, Disconnected, RecvTimeoutError, TryRecvError};
 use corelet::actor::{self, Addressable, SendError};
-use corelet::runtime::{Simulation, core_stats, sleep, yield_now};
+use corelet::runtime::{Simulation, core_stats, sleep, spawn, yield_now};
 use proptest::prelude::*;
 use support::{on_cores, poll_once, poll_until, soon};
 
@@ -139,6 +141,29 @@ fn a_waiting_selective_receive_looks_at_each_message_once() {
         assert_eq!(looks, MESSAGES + 1);
         for number in 0..MESSAGES {
             assert_eq!(receiver.recv().await, Ok(number));
+        }
+    });
+}
+
+#[test]
+fn a_long_search_lets_others_run() {
+    on_cores(1, async |_, _| {
+        let (sender, mut receiver) = channel::unbounded();
+        (0..10_000).for_each(|number| sender.send(number).unwrap());
+        let others = Rc::new(Cell::new(0_u32));
+        let theirs = Rc::clone(&others);
+        let _other = spawn(async move {
+            loop {
+                theirs.set(theirs.get() + 1);
+                yield_now().await;
+            }
+        });
+        // Over new messages, and over those that were passed over then.
+        for last in [9_999, 9_998] {
+            let before = others.get();
+            assert_eq!(receiver.recv_match(|number| *number == last).await, Ok(last));
+            let runs = others.get() - before;
+            assert!(runs >= 9_000 / 128, "a search through 10,000 messages let others run {runs} times");
         }
     });
 }

@@ -3,12 +3,14 @@
 mod support;
 
 use std::cell::{Cell, RefCell};
-use std::pin::pin;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use corelet::actor::Mutex;
+use corelet::actor::{Lock, Mutex};
 use corelet::runtime::{JoinHandle, Simulation, core_stats, sleep, spawn, yield_now};
 use proptest::prelude::*;
 use support::{Cut, cut_off, on_cores, poll_once, poll_until, soon};
@@ -147,6 +149,39 @@ fn a_holder_that_panics_or_is_stopped_lets_go() {
         stopped.abort();
         assert_eq!(*soon(mutex.lock()).await, 1);
         assert!(soon(stopped).await.is_err_and(|error| error.is_cancelled()));
+    });
+}
+
+/// A waker that polls what waits there and then, instead of having it polled.
+struct AtOnce;
+
+thread_local! {
+    static WAITING: RefCell<Option<Lock<'static, u32>>> = const { RefCell::new(None) };
+    static SEEN: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+impl Wake for AtOnce {
+    fn wake(self: Arc<Self>) {
+        let Some(mut lock) = WAITING.take() else { return };
+        let polled = Pin::new(&mut lock).poll(&mut Context::from_waker(&Waker::from(self)));
+        if let Poll::Ready(guard) = polled {
+            SEEN.set(Some(*guard));
+        }
+    }
+}
+
+#[test]
+fn whoever_is_woken_by_a_hand_over_finds_the_value_free() {
+    on_cores(1, async |_, _| {
+        let mutex: &'static Mutex<u32> = Box::leak(Box::new(Mutex::new(7)));
+        let held = mutex.try_lock().unwrap();
+        let mut lock = mutex.lock();
+        let waker = Waker::from(Arc::new(AtOnce));
+        assert!(Pin::new(&mut lock).poll(&mut Context::from_waker(&waker)).is_pending());
+        WAITING.set(Some(lock));
+        drop(held);
+        assert_eq!(SEEN.get(), Some(7));
+        assert!(!mutex.is_locked());
     });
 }
 

@@ -43,6 +43,10 @@ pub struct Args {
     /// All load goes to the first core, which also leases from the shards of the others
     #[arg(long)]
     pub skew: bool,
+    /// Opens a socket there, for `corelet top` to look into the gateway by
+    #[cfg(feature = "observer")]
+    #[arg(long, value_name = "PATH")]
+    pub observe: Option<std::path::PathBuf>,
 }
 
 impl Args {

@@ -22,6 +22,9 @@ pub enum GatewayError {
     Listen(#[source] io::Error),
     #[error("cannot take over signals")]
     Signals(#[source] io::Error),
+    #[cfg(feature = "observer")]
+    #[error("the gateway cannot be looked into")]
+    Observe(#[from] corelet::observer::ObserverError),
     #[error("a task of the gateway failed")]
     Task(#[from] JoinError),
     #[error("a core of the gateway is missing")]

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use corelet::actor;
 use corelet::runtime::{sleep, spawn};
 use hdrhistogram::Histogram;
 
@@ -92,7 +93,10 @@ pub async fn run(numbers: Vec<u64>, plan: Arc<Plan>, progress: Arc<Progress>) ->
                 tally: Rc::clone(&tally),
                 progress: Arc::clone(&progress),
             };
-            spawn(driver.run(number))
+            spawn(async move {
+                actor::set_label(format!("client {number}"));
+                driver.run(number).await
+            })
         })
         .collect();
     for client in clients {

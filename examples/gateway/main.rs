@@ -6,6 +6,7 @@
 //! cargo run --release --example gateway -- --seconds 3 --upstream localhost:6379
 //! cargo run --release --example gateway -- --seconds 3 --kill-upstream-every 50
 //! cargo run --release --example gateway -- --seconds 3 --skew
+//! cargo run --release --example gateway --features observer -- --seconds 60 --observe /tmp/gateway.sock
 //! ```
 //!
 //! The example brings its own upstream and its own load, and checks every reply. Read it in this order:

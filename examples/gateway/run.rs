@@ -108,6 +108,9 @@ struct Gateway {
 impl Gateway {
     /// Starts the servers and the load on their cores, waits for the load, and closes the pool.
     async fn run(self) -> Result<Report, GatewayError> {
+        #[cfg(feature = "observer")]
+        let _observer = self.args.observe.as_ref().map(corelet::observer::Observer::open).transpose()?;
+
         // The first core may choose the port; the others share it.
         let mut address = self.args.listen;
         for core in &self.layout.serving {

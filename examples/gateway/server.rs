@@ -9,6 +9,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
+use corelet::actor;
 use corelet::net::{ListenerOptions, TcpListener, TcpStream};
 use corelet::pool::{Pool, TcpConnector};
 use corelet::runtime::{CoreId, spawn, timeout};
@@ -37,6 +38,7 @@ pub async fn listen(
 }
 
 async fn accept(mut listener: TcpListener, pool: Pool<TcpConnector>, shards: Vec<CoreId>) {
+    actor::set_label("listener");
     // Each client's task holds a clone, so the count goes down however the task ends.
     let places = Rc::new(());
     loop {
@@ -59,6 +61,7 @@ async fn accept(mut listener: TcpListener, pool: Pool<TcpConnector>, shards: Vec
             Err(error) => unreachable!("the shards are those of the pool's own runtime: {error}"),
         };
         spawn(async move {
+            actor::set_label("session");
             // A client that goes away, however rudely, is no event: its session ends with it.
             let _ = serve(stream, session).await;
             drop(place);

@@ -8,7 +8,9 @@ use slab::Slab;
 
 use super::call::Desks;
 use super::channel::{AnyQueue, ChannelKey};
+use super::timer::Timers;
 use super::watch::FarWatches;
+use crate::runtime::context;
 use crate::runtime::local::{Layer, Local};
 
 /// The kit of one core, reached on its thread only.
@@ -17,6 +19,7 @@ pub(crate) struct Kit {
     generation: Cell<u32>,
     far_watches: FarWatches,
     desks: Desks,
+    timers: Timers,
     undelivered: Cell<u64>,
 }
 
@@ -32,6 +35,7 @@ impl Layer for Kit {
         drop(channels);
         self.far_watches.clear();
         self.desks.clear();
+        context::with(|local| self.timers.clear(local));
     }
 }
 
@@ -44,6 +48,7 @@ impl Kit {
             generation: Cell::new(0),
             far_watches: FarWatches::default(),
             desks: Desks::default(),
+            timers: Timers::default(),
             undelivered: Cell::new(0),
         })
     }
@@ -83,6 +88,10 @@ impl Kit {
 
     pub(super) fn desks(&self) -> &Desks {
         &self.desks
+    }
+
+    pub(super) fn timers(&self) -> &Timers {
+        &self.timers
     }
 
     /// A message arrived from elsewhere for an actor or a receiver that is gone, or for a full mailbox.

@@ -1,8 +1,9 @@
 //! Addresses, mail, monitors and links for tasks: an actor kit in the manner of Erlang/OTP.
 //!
 //! Every task is an actor already: it has an identity, a place in a tree, a state and counters. What this module adds is
-//! what others can do with that identity, on the same core and from any other: send to it ([`send_to`]), hear of its end
-//! ([`monitor`]), share its fate ([`link`]), stop it ([`request_stop`]). A task that nobody addresses pays for none of it.
+//! what others can do with that identity, on the same core and from any other: send to it ([`send_to`]), now or later
+//! ([`send_after`]), hear of its end ([`monitor`]), share its fate ([`link`]), stop it ([`request_stop`]); and find it, by a
+//! name ([`register`]) or as a member of a [`group`]. A task that nobody addresses pays for none of it.
 //!
 //! # From where
 //!
@@ -56,31 +57,49 @@
 mod call;
 pub mod channel;
 mod exit;
+pub mod group;
+mod introspect;
 mod kit;
 mod link;
 mod links;
+pub mod machine;
 mod monitor;
 mod monitors;
 mod mutex;
+mod name;
 mod pid;
 mod process;
+mod registry;
 mod select;
 mod send;
 pub mod server;
 mod spawn;
 pub mod supervisor;
+mod timer;
 mod watch;
 
 pub use call::{Answer, CallError, Reply, call, call_timeout, reply};
 pub use exit::{Down, Exit, ExitReason};
+pub(crate) use introspect::label;
+pub use introspect::{
+    ActorInfo, CoreSnapshot, SNAPSHOT_FORMAT, Snapshot, Tree, TreeNode, Unanswered, actor_info, set_label,
+    snapshot, snapshot_of, tree, tree_from,
+};
 pub use link::{Exits, link, trap_exits, unlink};
 pub use monitor::{Monitor, monitor};
 pub use monitors::Monitors;
 pub use mutex::{Lock, Mutex, MutexGuard};
-pub use pid::{Addressable, Erased, Incarnation, NodeId, Pid};
+pub use name::{Name, RegisterError, lookup_as, register, register_pid, send, unregister, whereis};
+pub use pid::{Addressable, Erased, Pid};
+pub use registry::Directory;
 pub use select::{Arm, Arms, select, select_timeout};
 pub use send::{SendError, send_dyn, send_to, undelivered};
 pub use spawn::{
     checkpoint, exit, install, myself, request_stop, spawn, spawn_addr, spawn_addr_on, spawn_link,
     spawn_monitor,
 };
+pub use timer::{
+    CancelTimer, TimerId, cancel_timer, clear_timers, send_after, send_after_dyn, send_after_named,
+};
+
+pub use crate::runtime::{Incarnation, NodeId};

@@ -118,12 +118,3 @@ impl<A> fmt::Display for Pid<A> {
         fmt::Display::fmt(&self.raw, f)
     }
 }
-
-/// A node of a system of several: one process with one runtime. Chosen by whoever runs them; zero where there is one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeId(pub u32);
-
-/// Which life of a node it is: whoever starts nodes counts it up at each start, so that what was said of an earlier life is
-/// not taken for this one. Zero where nobody counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Incarnation(pub u32);

@@ -5,6 +5,7 @@
 use std::any::{Any, TypeId};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Waker;
 
 use smallvec::SmallVec;
@@ -13,11 +14,12 @@ use super::channel::{AnyQueue, Queue};
 use super::exit::{Exit, ExitReason};
 use super::link;
 use super::links::Links;
+use super::registry::{Life, Tables};
 use super::send::SendError;
 use super::watch::Watchers;
-use crate::runtime::RawPid;
 use crate::runtime::executor::{Ending, Record};
 use crate::runtime::local::Local;
+use crate::runtime::{RawPid, context};
 
 pub(crate) struct Process {
     pid: RawPid,
@@ -37,8 +39,12 @@ pub(crate) struct Bonds {
     pub(crate) exits: RefCell<Option<Rc<Queue<Exit>>>>,
     /// Whose child it is, if it is supervised.
     pub(super) supervisor: Cell<Option<RawPid>>,
+    /// What other cores see of whether it lives; made when it first gets a name or joins a group.
+    life: OnceCell<Arc<Life>>,
     /// Why it will have been stopped, where that is not only because somebody asked.
     reason: RefCell<Option<ExitReason>>,
+    /// What it is called in lists.
+    label: RefCell<Option<Arc<str>>>,
     ended: Cell<bool>,
 }
 
@@ -102,7 +108,19 @@ impl Process {
         drop(replaced);
     }
 
-    /// Puts a message into the mailbox of its type. Whoever reads is to be woken by the caller, once nothing is borrowed.
+    /// Where its mail of type `M` goes.
+    pub(crate) fn mailbox<M: 'static>(&self) -> Option<Rc<Queue<M>>> {
+        let mail = self.mail.borrow();
+        let queue = mail.iter().find(|kept| is_of::<M>(&***kept)).map(Rc::clone)?;
+        (queue as Rc<dyn Any>).downcast().ok()
+    }
+
+    /// Tells other cores whether it lives.
+    pub(crate) fn life(&self) -> &Arc<Life> {
+        self.bonds().life.get_or_init(Arc::default)
+    }
+
+    /// Puts a message into the mailbox of its type. Whoever reads is to be woken by the caller, outside all borrows.
     #[inline]
     pub(crate) fn push<M: 'static>(&self, message: M) -> Result<Option<Waker>, SendError<M>> {
         for queue in &*self.mail.borrow() {
@@ -120,6 +138,14 @@ impl Process {
     /// Why it will have been stopped, if it is stopped. The first reason stands.
     pub(crate) fn set_reason(&self, reason: ExitReason) {
         self.bonds().reason.borrow_mut().get_or_insert(reason);
+    }
+
+    pub(crate) fn set_label(&self, label: Arc<str>) {
+        self.bonds().label.replace(Some(label));
+    }
+
+    pub(crate) fn label(&self) -> Option<Arc<str>> {
+        self.bonds.get()?.label.borrow().clone()
     }
 
     /// Whose child it is, if it is supervised.
@@ -154,6 +180,11 @@ impl Record for Process {
             Ending::Panicked(text) => ExitReason::Panicked(text.into()),
             Ending::CoreEnded => ExitReason::CoreEnded,
         };
+        // Before anybody hears of it: who takes its place finds its names free.
+        if let Some(life) = bonds.life.get() {
+            life.end();
+            context::with(|local| Tables::of(local.runtime()).forget(self.pid));
+        }
         bonds.watchers.tell(self.pid, &reason);
         for linked in bonds.links.take() {
             link::signal(linked, self.pid, reason.clone());

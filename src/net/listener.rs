@@ -44,11 +44,12 @@ struct Listener {
 }
 
 impl Listener {
-    fn open(address: &SockAddr, options: ListenerOptions) -> io::Result<Listener> {
+    fn open(address: &SockAddr, options: ListenerOptions, mode: Option<u32>) -> io::Result<Listener> {
         let local = context::current();
         let listen = ListenOptions {
             backlog: options.backlog.min(i32::MAX as u32) as i32,
             reuse_port: options.reuse_port,
+            mode,
         };
         let descriptor = local.driver().listen(address, listen)?;
         Ok(Listener {
@@ -183,7 +184,7 @@ impl TcpListener {
     /// When not called on a core.
     #[track_caller]
     pub fn bind_with(address: SocketAddr, options: ListenerOptions) -> io::Result<TcpListener> {
-        Ok(TcpListener(Listener::open(&SockAddr::from(address), options)?))
+        Ok(TcpListener(Listener::open(&SockAddr::from(address), options, None)?))
     }
 
     /// The address listened on.
@@ -226,11 +227,29 @@ impl UnixListener {
     /// When not called on a core.
     #[track_caller]
     pub fn bind(path: impl AsRef<Path>) -> io::Result<UnixListener> {
+        UnixListener::open(path.as_ref(), None)
+    }
+
+    /// As [`bind`](UnixListener::bind), with `mode` for the file, less the umask: `0o600` lets only this user connect. The
+    /// file is never there with another mode.
+    ///
+    /// # Errors
+    /// As for [`bind`](UnixListener::bind).
+    ///
+    /// # Panics
+    /// When not called on a core.
+    #[track_caller]
+    pub fn bind_with_mode(path: impl AsRef<Path>, mode: u32) -> io::Result<UnixListener> {
+        UnixListener::open(path.as_ref(), Some(mode))
+    }
+
+    #[track_caller]
+    fn open(path: &Path, mode: Option<u32>) -> io::Result<UnixListener> {
         let options = ListenerOptions {
             stream: StreamOptions { nodelay: None, ..StreamOptions::default() },
             ..ListenerOptions::default()
         };
-        Ok(UnixListener(Listener::open(&SockAddr::unix(path)?, options)?))
+        Ok(UnixListener(Listener::open(&SockAddr::unix(path)?, options, mode)?))
     }
 
     /// The next connection.

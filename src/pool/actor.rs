@@ -45,6 +45,7 @@ pub(crate) fn start<C: Connector>(shard: &Rc<Shard<C>>, inbox: Receiver<Command<
     };
     let pid = shard.local.executor().spawn(poll_fn(move |cx| actor.poll(cx))).pid();
     shard.set_port(shard.local.add_port(pid, port));
+    crate::actor::label(&shard.local, pid, format!("scheduler of pool {}", shard.shared.id));
     pid
 }
 

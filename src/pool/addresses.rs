@@ -12,11 +12,12 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use super::shared::Refresh;
+use crate::lock::{Guard, Lock, Rank};
 
 /// Finds the present addresses of a peer. Any `FnMut() -> io::Result<Vec<SocketAddr>>` does.
 pub trait Resolve: Send + 'static {
@@ -65,7 +66,7 @@ struct Book {
     next: AtomicUsize,
     /// Asks the resolver's thread, if there is one.
     ask: Option<Sender<()>>,
-    page: Mutex<Page>,
+    page: Lock<Page>,
 }
 
 struct Page {
@@ -189,11 +190,11 @@ impl Book {
     fn new(known: Vec<SocketAddr>, ask: Option<Sender<()>>) -> Book {
         let page =
             Page { known: known.into(), answers: 0, error: None, waiting: Vec::new(), pools: Vec::new() };
-        Book { next: AtomicUsize::new(0), ask, page: Mutex::new(page) }
+        Book { next: AtomicUsize::new(0), ask, page: Lock::new(Rank::Pool, page) }
     }
 
-    fn page(&self) -> MutexGuard<'_, Page> {
-        self.page.lock().unwrap_or_else(PoisonError::into_inner)
+    fn page(&self) -> Guard<'_, Page> {
+        self.page.lock()
     }
 
     /// Takes an answer. The pools are told when it brings or takes an address.

@@ -31,6 +31,8 @@ mod shared;
 #[cfg(feature = "framed")]
 mod sharing;
 mod stats;
+#[cfg(feature = "observer")]
+pub(crate) mod watched;
 
 pub use acquire::Acquire;
 pub use addresses::{Addresses, Resolve};

@@ -105,6 +105,8 @@ impl<C: Connector> Pool<C> {
         let shared = Shared::new(connector, settings, runtime);
         let users = Arc::new(Users(Arc::clone(&shared)));
         shared.connector.attached(Refresh::of(&shared));
+        #[cfg(feature = "observer")]
+        super::watched::register(&shared);
         for (shard, mailbox) in runtime.mailboxes().iter().enumerate() {
             let order = Installation { shared: Arc::clone(&shared), shard };
             let install = Mail::Run(Box::new(move || {
@@ -327,17 +329,7 @@ impl<C: Connector> Pool<C> {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn stats(&self) -> PoolStats {
-        let mut answers = Vec::new();
-        for shard in 0..self.shared.links.len() {
-            let (reply, answer) = oneshot::channel();
-            self.shared.send(shard, Command::Stats { reply });
-            answers.push(answer);
-        }
-        let mut shards = Vec::new();
-        for (shard, answer) in answers.into_iter().enumerate() {
-            shards.push(answer.await.unwrap_or_else(|_| self.shared.last_stats(shard)));
-        }
-        PoolStats { pool: self.id(), shards }
+        self.shared.stats().await
     }
 }
 

@@ -3,10 +3,11 @@
 //! Never: a slot, a waiter or a connection. Those are their core's alone.
 
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use futures_channel::oneshot;
 
 use super::config::{Affinity, Settings};
 use super::connector::Connector;
@@ -14,7 +15,8 @@ use super::ledger::{Ledger, Promise};
 use super::remote::Command;
 use super::scheduler::{CloseReason, HandleId, Lifecycle, Refusal, SlotId};
 use super::shard::UNKNOWN;
-use super::stats::ShardStats;
+use super::stats::{PoolStats, ShardStats};
+use crate::lock::{Lock, Rank};
 use crate::runtime::mesh::Mailbox;
 use crate::runtime::{CoreId, RuntimeHandle};
 
@@ -38,7 +40,7 @@ pub(crate) struct Shared<C: Connector> {
     /// How often the shards were asked to look whether their connections are still of use.
     refreshes: AtomicU64,
     ended: AtomicUsize,
-    end_waiters: Mutex<Vec<Waker>>,
+    end_waiters: Lock<Vec<Waker>>,
 }
 
 /// Has a pool look which of its connections are still of use, as [`Pool::refresh`](super::Pool::refresh) does. From any
@@ -88,7 +90,7 @@ pub(crate) struct ShardLink<C: Connector> {
     mailbox: Arc<Mailbox>,
     commands: Sender<Command<C>>,
     /// Taken by the shard when it is installed.
-    inbox: Mutex<Option<Receiver<Command<C>>>>,
+    inbox: Lock<Option<Receiver<Command<C>>>>,
     lifecycle: AtomicU8,
     ended: AtomicBool,
     /// What the shard has to spare, as of the end of a turn: idle connections in the upper half, waiters in the lower.
@@ -96,7 +98,7 @@ pub(crate) struct ShardLink<C: Connector> {
     /// Leases that outlive their shard's actor. The end of one may be counted before the actor's, so below zero for a
     /// moment.
     outstanding: AtomicIsize,
-    last_stats: Mutex<ShardStats>,
+    last_stats: Lock<ShardStats>,
 }
 
 impl<C: Connector> Shared<C> {
@@ -112,12 +114,12 @@ impl<C: Connector> Shared<C> {
                     core: mailbox.core(),
                     mailbox: Arc::clone(mailbox),
                     commands,
-                    inbox: Mutex::new(Some(inbox)),
+                    inbox: Lock::new(Rank::Pool, Some(inbox)),
                     lifecycle: AtomicU8::new(Lifecycle::Running as u8),
                     ended: AtomicBool::new(false),
                     hint: AtomicU64::new(UNKNOWN),
                     outstanding: AtomicIsize::new(0),
-                    last_stats: Mutex::new(ShardStats::new(mailbox.core())),
+                    last_stats: Lock::new(Rank::Pool, ShardStats::new(mailbox.core())),
                 }
             })
             .collect();
@@ -135,7 +137,7 @@ impl<C: Connector> Shared<C> {
             slots: AtomicUsize::new(slots),
             refreshes: AtomicU64::new(0),
             ended: AtomicUsize::new(0),
-            end_waiters: Mutex::new(Vec::new()),
+            end_waiters: Lock::new(Rank::Pool, Vec::new()),
         })
     }
 
@@ -248,7 +250,7 @@ impl<C: Connector> Shared<C> {
         self.ledger.retire(shard);
         let link = &self.links[shard];
         link.hint.store(0, Ordering::Relaxed);
-        *link.last_stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+        *link.last_stats.lock() = stats;
         link.outstanding.fetch_add(outstanding, Ordering::AcqRel);
         link.ended.store(true, Ordering::Release);
         self.ended.fetch_add(1, Ordering::AcqRel);
@@ -297,27 +299,42 @@ impl<C: Connector> Shared<C> {
     }
 
     fn wake_end_waiters(&self) {
-        let waiters = std::mem::take(&mut *self.end_waiters.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiters = std::mem::take(&mut *self.end_waiters.lock());
         waiters.into_iter().for_each(Waker::wake);
     }
 
     /// Ready when every actor has ended and, with `leases`, every lease is gone too.
     pub(crate) fn poll_ended(&self, leases: bool, cx: &mut Context<'_>) -> Poll<()> {
         // Registered before the look, so that an end in between is not missed.
-        self.end_waiters.lock().unwrap_or_else(PoisonError::into_inner).push(cx.waker().clone());
+        self.end_waiters.lock().push(cx.waker().clone());
         let actors = self.ended.load(Ordering::Acquire) == self.links.len();
         let out = || self.links.iter().any(|link| link.outstanding.load(Ordering::Acquire) > 0);
         if actors && !(leases && out()) { Poll::Ready(()) } else { Poll::Pending }
     }
 
     pub(crate) fn take_inbox(&self, shard: usize) -> Option<Receiver<Command<C>>> {
-        self.links[shard].inbox.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.links[shard].inbox.lock().take()
+    }
+
+    /// What each shard says of itself at its next turn; of an ended one, its last counts.
+    pub(crate) async fn stats(&self) -> PoolStats {
+        let mut answers = Vec::new();
+        for shard in 0..self.links.len() {
+            let (reply, answer) = oneshot::channel();
+            self.send(shard, Command::Stats { reply });
+            answers.push(answer);
+        }
+        let mut shards = Vec::new();
+        for (shard, answer) in answers.into_iter().enumerate() {
+            shards.push(answer.await.unwrap_or_else(|_| self.last_stats(shard)));
+        }
+        PoolStats { pool: self.id, shards }
     }
 
     /// The counts of an ended shard, and which of its leases are still out.
     pub(crate) fn last_stats(&self, shard: usize) -> ShardStats {
         let link = &self.links[shard];
-        let mut stats = link.last_stats.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut stats = link.last_stats.lock().clone();
         let out = usize::try_from(link.outstanding.load(Ordering::Acquire)).unwrap_or(0);
         // With a lease that has outlived its shard's actor ends its connection.
         stats.closes[CloseReason::Shutdown as usize] += stats.leased.saturating_sub(out) as u64;

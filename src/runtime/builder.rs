@@ -10,6 +10,7 @@ use super::error::StartError;
 use super::executor::Executor;
 #[cfg(feature = "tokio")]
 use super::host::Host;
+use super::identity::{Incarnation, NodeId};
 use super::local::Local;
 use super::mesh::{Mail, Mailbox};
 use super::runtime_handle::RuntimeHandle;
@@ -38,6 +39,8 @@ pub struct RuntimeBuilder {
     wake_slot: bool,
     ring: RingConfig,
     thread_name: String,
+    node: NodeId,
+    incarnation: Incarnation,
     #[cfg(feature = "tokio")]
     host: Option<Host>,
 }
@@ -57,6 +60,8 @@ impl RuntimeBuilder {
                 hook: None,
             },
             thread_name: "corelet".into(),
+            node: NodeId::default(),
+            incarnation: Incarnation::default(),
             #[cfg(feature = "tokio")]
             host: None,
         }
@@ -115,6 +120,19 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Which node of a system of several this runtime is; zero by default. Members of
+    /// [process groups](crate::actor::group) carry it.
+    pub fn node(mut self, node: NodeId) -> Self {
+        self.node = node;
+        self
+    }
+
+    /// Which life of its node this is; zero by default. Whoever starts nodes again counts it up.
+    pub fn incarnation(mut self, incarnation: Incarnation) -> Self {
+        self.incarnation = incarnation;
+        self
+    }
+
     /// Has each core's thread run `host`, with the core as its guest: tasks of the core may then use the host's timers,
     /// channels and sockets as well. See [`host`](super::host).
     ///
@@ -154,7 +172,8 @@ impl RuntimeBuilder {
         self.check_sizes()?;
         let numbers = self.choose()?;
         let opened: Vec<_> = numbers.iter().map(|_| Mailbox::open()).collect::<Result<_, _>>()?;
-        let handle = RuntimeHandle::new(opened.iter().map(|(mailbox, _)| mailbox.clone()).collect());
+        let mailboxes = opened.iter().map(|(mailbox, _)| mailbox.clone()).collect();
+        let handle = RuntimeHandle::new(mailboxes, self.node, self.incarnation);
         let guests = numbers
             .into_iter()
             .zip(opened)

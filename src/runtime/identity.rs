@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+#[cfg(feature = "observer")]
+use super::executor::waker::{MAX_CORES, MAX_TASKS};
+
 /// A core of a runtime: one thread, one ring, one executor.
 ///
 /// The id is unique among the live cores of the process; a runtime hands out its own by
@@ -28,6 +31,15 @@ impl fmt::Display for CoreId {
     }
 }
 
+/// A node of a system of several: one process with one runtime. Chosen by whoever runs them; zero where there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+/// Which life of a node it is: whoever starts nodes counts it up at each start, so that what was said of an earlier life is
+/// not taken for this one. Zero where nobody counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Incarnation(pub u32);
+
 /// The identity of a task: its core, its slot there, and the generation of that slot.
 ///
 /// A slot is used again after its task ended, but with another generation: a stale identity never names the new task.
@@ -39,6 +51,13 @@ pub struct RawPid {
 }
 
 impl RawPid {
+    /// An identity from elsewhere; none when no task can have it.
+    #[cfg(feature = "observer")]
+    pub(crate) fn checked(core: u32, index: u32, generation: u32) -> Option<RawPid> {
+        let possible = (core as usize) < MAX_CORES && (index as usize) < MAX_TASKS;
+        possible.then_some(RawPid { core: CoreId(core as u16), index, generation })
+    }
+
     /// The core that the task lives on, for its whole life.
     pub fn core(self) -> CoreId {
         self.core

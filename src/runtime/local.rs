@@ -412,8 +412,12 @@ impl Local {
 
     /// Disarms; false when it has fired.
     pub(crate) fn disarm_timer(&self, key: timer::DeadlineKey) -> bool {
-        let disarmed = self.timers.borrow_mut().cancel(key);
-        disarmed.is_some()
+        self.take_timer(key).is_some()
+    }
+
+    /// Disarms, and gives what the timer would have brought; none when it has fired.
+    pub(crate) fn take_timer(&self, key: timer::DeadlineKey) -> Option<Due> {
+        self.timers.borrow_mut().cancel(key)
     }
 
     /// Updates the waker of an armed timer; false when it has fired.

@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -16,6 +16,7 @@ use super::error::StartError;
 use super::executor::waker::{MAX_CORES, WakeTarget};
 use super::identity::{CoreId, RawPid};
 use super::park::SleepFlag;
+use crate::lock::{Lock, Rank};
 
 /// What is sent to a core.
 pub(crate) enum Mail {
@@ -145,11 +146,11 @@ pub(crate) fn post<L: Letter>(core: CoreId, letter: L) -> Result<(), Box<L>> {
 /// A core id that nobody else has, until it is dropped.
 struct Reservation(CoreId);
 
-static RESERVED: Mutex<[bool; MAX_CORES]> = Mutex::new([false; MAX_CORES]);
+static RESERVED: Lock<[bool; MAX_CORES]> = Lock::new(Rank::Cores, [false; MAX_CORES]);
 
 impl Reservation {
     fn take() -> Result<Reservation, StartError> {
-        let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reserved = RESERVED.lock();
         match reserved.iter().position(|taken| !taken) {
             Some(free) => {
                 reserved[free] = true;
@@ -162,7 +163,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        RESERVED.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(self.0.0)] = false;
+        RESERVED.lock()[usize::from(self.0.0)] = false;
     }
 }
 

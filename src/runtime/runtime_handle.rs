@@ -1,23 +1,32 @@
 //! A runtime as its users on every thread see it: which cores it has, and how to run something there.
 
+use std::any::Any;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use futures_channel::oneshot;
 
 use super::context;
 use super::executor::contain;
-use super::identity::CoreId;
+use super::identity::{CoreId, Incarnation, NodeId};
 use super::join::{JoinError, RemoteJoinHandle};
 use super::mesh::{Mail, Mailbox};
 
 /// Names the cores of one runtime. Cheap to clone; keeps nothing running.
 #[derive(Clone)]
 pub struct RuntimeHandle {
-    cores: Arc<[Arc<Mailbox>]>,
+    shared: Arc<Shared>,
+}
+
+/// What all handles and cores of a runtime have in common.
+struct Shared {
+    cores: Box<[Arc<Mailbox>]>,
+    node: NodeId,
+    incarnation: Incarnation,
+    layer: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 /// A core that does not belong to this runtime was named.
@@ -29,21 +38,43 @@ pub struct UnknownCore {
 }
 
 impl RuntimeHandle {
-    pub(crate) fn new(cores: Vec<Arc<Mailbox>>) -> RuntimeHandle {
-        RuntimeHandle { cores: cores.into() }
+    pub(crate) fn new(cores: Vec<Arc<Mailbox>>, node: NodeId, incarnation: Incarnation) -> RuntimeHandle {
+        let layer = OnceLock::new();
+        RuntimeHandle { shared: Arc::new(Shared { cores: cores.into(), node, incarnation, layer }) }
     }
 
     /// The cores, in the order in which they were chosen.
     pub fn cores(&self) -> Vec<CoreId> {
-        self.cores.iter().map(|mailbox| mailbox.core()).collect()
+        self.mailboxes().iter().map(|mailbox| mailbox.core()).collect()
+    }
+
+    /// Which node of a system of several this runtime is.
+    pub fn node(&self) -> NodeId {
+        self.shared.node
+    }
+
+    /// Which life of its node this is.
+    pub fn incarnation(&self) -> Incarnation {
+        self.shared.incarnation
+    }
+
+    /// What the layer next above keeps of the runtime as a whole, made on first use.
+    ///
+    /// # Panics
+    /// When asked for two kinds.
+    pub(crate) fn layer<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> &T {
+        match self.shared.layer.get_or_init(|| Box::new(make())).downcast_ref() {
+            Some(layer) => layer,
+            None => unreachable!("there is one layer next above the runtime"),
+        }
     }
 
     pub(crate) fn mailboxes(&self) -> &[Arc<Mailbox>] {
-        &self.cores
+        &self.shared.cores
     }
 
     pub(crate) fn mailbox(&self, core: CoreId) -> Result<&Arc<Mailbox>, UnknownCore> {
-        self.cores.iter().find(|mailbox| mailbox.core() == core).ok_or(UnknownCore { core })
+        self.mailboxes().iter().find(|mailbox| mailbox.core() == core).ok_or(UnknownCore { core })
     }
 
     /// Runs the future that `task` makes on `core`, from any thread. `task` is called there, so the future itself

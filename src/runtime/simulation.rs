@@ -22,7 +22,7 @@ use super::driver::sim::trace::{TraceEvent, TraceKind};
 use super::driver::sim::world::{SharedWorld, World, lock};
 use super::error::StartError;
 use super::executor::Executor;
-use super::identity::CoreId;
+use super::identity::{CoreId, Incarnation, NodeId};
 use super::join::JoinHandle;
 use super::local::{CoreStats, Local};
 use super::mesh::Mailbox;
@@ -106,7 +106,8 @@ impl Simulation {
         let mut random = Random::new(seed);
         let world = World::new(random.draw(), cores);
         let opened: Vec<_> = (0..cores).map(|_| Mailbox::open()).collect::<Result<_, _>>()?;
-        let handle = RuntimeHandle::new(opened.iter().map(|(mailbox, _)| mailbox.clone()).collect());
+        let mailboxes = opened.iter().map(|(mailbox, _)| mailbox.clone()).collect();
+        let handle = RuntimeHandle::new(mailboxes, NodeId::default(), Incarnation::default());
         let mut made = Vec::with_capacity(cores);
         for (position, (mailbox, inbox)) in opened.into_iter().enumerate() {
             // Few enough buffers, at times, for a test to run out of them.

@@ -63,7 +63,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 }
 
 /// A duration too long for the clock is a wait of thirty years.
-fn far(now: Instant, duration: Duration) -> Instant {
+pub(crate) fn far(now: Instant, duration: Duration) -> Instant {
     const THIRTY_YEARS: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
     now.checked_add(duration).unwrap_or_else(|| now + THIRTY_YEARS)
 }

@@ -139,13 +139,6 @@ impl<M: 'static> Queue<M> {
         self.messages.borrow_mut().pop_front()
     }
 
-    /// A message has been received: its place is free, and it counts for the running task.
-    #[inline]
-    pub(super) fn count_taken(&self) {
-        self.free_place();
-        context::count_received();
-    }
-
     #[inline]
     fn free_place(&self) {
         if self.capacity != usize::MAX
@@ -153,6 +146,13 @@ impl<M: 'static> Queue<M> {
         {
             shared.ends.free_place();
         }
+    }
+
+    /// A message has been received: its place is free, and it counts for the running task.
+    #[inline]
+    pub(super) fn count_taken(&self) {
+        self.free_place();
+        context::count_received();
     }
 
     /// So many messages are kept by the receiver, passed over.

@@ -387,6 +387,11 @@ impl Driver {
         }
     }
 
+    /// Whether time and sockets are played.
+    pub(crate) fn is_simulated(&self) -> bool {
+        matches!(self.backend, Backend::Sim(_))
+    }
+
     /// What a random generator on this core starts from: chance, or the seed of a simulated run.
     #[cfg_attr(not(feature = "pool"), allow(dead_code))]
     pub(crate) fn seed(&self) -> u64 {

@@ -1,7 +1,9 @@
 //! Making sockets: the few synchronous calls that never block, and their counterparts in a simulation.
 
+use std::fs::{File, Permissions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
@@ -13,6 +15,8 @@ use super::{Backend, Driver};
 pub(crate) struct ListenOptions {
     pub(crate) backlog: i32,
     pub(crate) reuse_port: bool,
+    /// Who may connect to a Unix listener, as the mode of its file, less the umask; everybody by default.
+    pub(crate) mode: Option<u32>,
 }
 
 impl Driver {
@@ -31,7 +35,13 @@ impl Driver {
     pub(crate) fn listen(&self, address: &SockAddr, options: ListenOptions) -> io::Result<Descriptor> {
         match &self.backend {
             Backend::Ring(_) => {
-                let socket = Socket::new_raw(address.domain(), Type::STREAM.cloexec(), None)?;
+                let mut socket = Socket::new_raw(address.domain(), Type::STREAM.cloexec(), None)?;
+                if let Some(mode) = options.mode {
+                    // Before it is bound: the file inherits the mode, and is never there with another one.
+                    let file = File::from(OwnedFd::from(socket));
+                    file.set_permissions(Permissions::from_mode(mode))?;
+                    socket = OwnedFd::from(file).into();
+                }
                 if !address.is_unix() {
                     socket.set_reuse_address(true)?;
                     socket.set_reuse_port(options.reuse_port)?;

@@ -2,6 +2,8 @@
 //!
 //! Never: block, look at a descriptor or a clock, or run user code while the task table or the queue is borrowed.
 
+mod cycles;
+mod look;
 mod queue;
 mod task;
 pub(crate) mod waker;
@@ -15,6 +17,8 @@ use std::task::Context;
 
 use slab::Slab;
 
+use cycles::Meter;
+pub(crate) use look::TaskView;
 pub(crate) use task::{Ending, Joinable, Record, contain, panic_message};
 use task::{Run, Task};
 use waker::WakeTarget;
@@ -77,6 +81,7 @@ pub(crate) struct Executor {
     overruns: Cell<u64>,
     current: Cell<Option<Short>>,
     budget: Cell<u32>,
+    meter: Meter,
     /// Messages that the running task has received in this poll.
     received: Cell<u32>,
     spawned: Cell<u64>,
@@ -114,6 +119,7 @@ impl Executor {
             overruns: Cell::new(0),
             current: Cell::new(None),
             budget: Cell::new(BUDGET),
+            meter: Meter::default(),
             received: Cell::new(0),
             spawned: Cell::new(0),
         }
@@ -190,6 +196,7 @@ impl Executor {
     /// Polls ready tasks until none is left or `limit` polls were made; returns how many were made.
     pub(crate) fn run(&self, limit: u32) -> u32 {
         let mut polls = 0;
+        self.meter.start();
         while polls < limit && self.run_one() {
             polls += 1;
         }
@@ -216,6 +223,7 @@ impl Executor {
             task.poll(&mut Context::from_waker(&waker))
         };
         self.current.set(None);
+        self.meter.charge(&header.cycles);
         if self.budget.get() == 0 {
             header.overruns.set(header.overruns.get().wrapping_add(1));
             add(&self.overruns, 1);

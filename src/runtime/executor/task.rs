@@ -15,6 +15,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use super::cycles::Cycles;
 use super::waker::WakeTarget;
 use super::{Short, TaskState};
 use crate::runtime::identity::RawPid;
@@ -33,6 +34,7 @@ pub(super) struct Header {
     pub(super) parent: Option<Short>,
     pub(super) polls: Cell<u64>,
     pub(super) overruns: Cell<u32>,
+    pub(super) cycles: Cycles,
     pub(super) received: Cell<u64>,
     pub(super) record: OnceCell<Rc<dyn Record>>,
     joiner: Cell<Option<Waker>>,
@@ -62,6 +64,14 @@ impl Header {
     pub(super) fn pid(&self) -> RawPid {
         let target = self.target.get();
         RawPid { core: target.core(), index: target.index() as u32, generation: self.generation }
+    }
+
+    /// Whether somebody waits for the result.
+    pub(super) fn is_joined(&self) -> bool {
+        let joiner = self.joiner.take();
+        let joined = joiner.is_some();
+        self.joiner.set(joiner);
+        joined
     }
 }
 
@@ -112,6 +122,7 @@ impl<F: Future> Task<StageCell<F>> {
             parent,
             polls: Cell::new(0),
             overruns: Cell::new(0),
+            cycles: Cycles::default(),
             received: Cell::new(0),
             record: OnceCell::new(),
             detached: Cell::new(false),

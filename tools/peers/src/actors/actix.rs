@@ -4,7 +4,7 @@
 //! and no exit signals: the child tells its parent as it stops. `Supervisor` does not replace a stopped actor but has it
 //! take up again, with its address and mailbox.
 
-use super::cases::{Kit, Sum, over};
+use super::cases::{Kit, Sum, Supervising, over};
 use crate::meter::{Meter, Throughput};
 use crate::runtimes::{in_task, tokio::Tokio};
 use actix::{Actor, ActorContext, Addr, Context, Handler, Message, Supervised, Supervisor, System};
@@ -44,7 +44,9 @@ impl Kit for Actix {
         let _parent = Parent { meter, done: Some(done), child: None }.start();
         outcome.await.context("the parent has failed")
     }
+}
 
+impl Supervising for Actix {
     async fn restarts(&self, meter: Meter) -> Result<Throughput> {
         let worker = Supervisor::start(|_| Worker { before: 0 });
         let mut failed = 0;

@@ -2,7 +2,7 @@
 //! that tells the parent which of its tasks has ended. An address is the channel's sender; the identity is tokio's of the
 //! task.
 
-use super::cases::{Kit, Sum, over};
+use super::cases::{Kit, Sum, Supervising, over};
 use crate::meter::{Meter, Throughput};
 use crate::runtimes::{Runtime, in_task, tokio::Tokio};
 use anyhow::{Context, Result, ensure};
@@ -63,7 +63,9 @@ impl Kit for ByHand {
         }
         over(&meter)
     }
+}
 
+impl Supervising for ByHand {
     async fn restarts(&self, meter: Meter) -> Result<Throughput> {
         let (started, mut starts) = unbounded_channel();
         let supervisor = spawn_local(supervise(started));

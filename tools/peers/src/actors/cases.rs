@@ -37,7 +37,10 @@ pub trait Kit: Sized + Send + 'static {
 
     /// Starts an actor, has it stop and waits for its exit signal, until the slice is over.
     fn spawns(&self, meter: Meter) -> impl Future<Output = Result<Throughput>>;
+}
 
+/// A library that has supervisors.
+pub trait Supervising: Kit {
     /// Has a supervised actor fail and asks the one that is started in its place, until the slice is over. The actor's
     /// answer is how many were started before it.
     fn restarts(&self, meter: Meter) -> impl Future<Output = Result<Throughput>>;
@@ -61,7 +64,17 @@ impl Sum {
     }
 }
 
-pub fn run<K: Kit>(case: Case, plan: &Plan) -> Result<Outcome> {
+pub fn run<K: Supervising>(case: Case, plan: &Plan) -> Result<Outcome> {
+    let slice = plan.slice;
+    match case {
+        Case::SupervisedRestart => {
+            K::run(move |kit| async move { kit.restarts(Meter::new(slice)).await })?.map(of)
+        }
+        _ => run_unsupervised::<K>(case, plan),
+    }
+}
+
+pub fn run_unsupervised<K: Kit>(case: Case, plan: &Plan) -> Result<Outcome> {
     let (slice, crowd) = (plan.slice, plan.crowd);
     match case {
         Case::Call => K::run(move |kit| calls(kit, slice))?.map(of),
@@ -70,10 +83,7 @@ pub fn run<K: Kit>(case: Case, plan: &Plan) -> Result<Outcome> {
         Case::CastXcore(_) => xcore::run::<K>(CASTS, slice),
         Case::Spawn => K::run(move |kit| async move { kit.spawns(Meter::new(slice)).await })?.map(of),
         Case::IdleActor => K::run(move |kit| idle(kit, crowd))?,
-        Case::SupervisedRestart => {
-            K::run(move |kit| async move { kit.restarts(Meter::new(slice)).await })?.map(of)
-        }
-        Case::Snapshot => bail!("no library can list its actors in general"),
+        Case::SupervisedRestart | Case::Snapshot => bail!("not for every library"),
     }
 }
 

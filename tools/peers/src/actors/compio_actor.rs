@@ -4,7 +4,7 @@
 //! Mailboxes hold 64 messages, as by default, which is not exceeded. A parent is told of its children's start and end by
 //! supervision events. A supervisor restarts by starting another child, and tells the caller its address.
 
-use super::cases::{Kit, Sum, over};
+use super::cases::{Kit, Sum, Supervising, over};
 use crate::meter::{Meter, Throughput};
 use anyhow::{Context, Result, anyhow, ensure};
 use compio_actor::supervisor::SupervisionEvent;
@@ -60,7 +60,9 @@ impl Kit for CompioActor {
         self.0.spawn(|| Parent, (meter, done)).await.map_err(|error| anyhow!("{error}"))?;
         outcome.await.context("the parent has failed")
     }
+}
 
+impl Supervising for CompioActor {
     async fn restarts(&self, meter: Meter) -> Result<Throughput> {
         let (started, mut starts) = unbounded();
         let (supervisor, _) =

@@ -1,44 +1,152 @@
-//! corelet: actors with an address on one core, or on two of one runtime.
+//! corelet: servers on one core, or on two of one runtime. Beside them, as `corelet_bare`, tasks with an address, which
+//! loop over their mailbox themselves, as in `by_hand`.
 //!
-//! Mailboxes have no bound. A parent monitors its child; the exit signal is the monitor's `Down`.
+//! Mailboxes have no bound. A parent monitors its child; the exit signal is the monitor's `Down`. A supervisor's
+//! child is a task with an address, which tells the caller its address as it starts; the limit of restarts is out of reach.
 
-use super::cases::{self, CASTS, Kit, Sum, over};
+use super::cases::{self, CASTS, Kit, Sum, Supervising, over};
 use super::xcore::{pair, sides};
 use super::{Case, Outcome};
 use crate::meter::{Meter, Throughput};
 use crate::rounds::Plan;
 use crate::runtimes::{Runtime as _, corelet::Corelet as Core, in_task};
 use crate::xcore::Mode;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
+use corelet::actor::channel::Receiver;
+use corelet::actor::server::{self, Context, Server, ServerRef};
+use corelet::actor::supervisor::{ChildRef, ChildSpec, Supervisor};
 use corelet::actor::{self, Addressable, ExitReason, Pid, Reply};
 use corelet::runtime::{Cores, Runtime};
+use futures::StreamExt;
+use futures::channel::mpsc::unbounded;
+use std::convert::Infallible;
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub fn run(case: Case, plan: &Plan) -> Result<Outcome> {
     match case {
-        Case::CallXcore(mode) => across(mode, 1, plan.slice),
-        Case::CastXcore(mode) => across(mode, CASTS, plan.slice),
-        _ => cases::run::<Corelet>(case, plan),
+        Case::CallXcore(mode) => across::<Servers>(mode, 1, plan.slice),
+        Case::CastXcore(mode) => across::<Servers>(mode, CASTS, plan.slice),
+        _ => cases::run::<Servers>(case, plan),
     }
 }
 
-pub struct Corelet;
-
-pub enum Adder {}
-
-pub enum Message {
-    Add(u64),
-    Ask(u64, Reply<u64>),
-    Stop,
+pub fn run_bare(case: Case, plan: &Plan) -> Result<Outcome> {
+    match case {
+        Case::CallXcore(mode) => across::<Bare>(mode, 1, plan.slice),
+        Case::CastXcore(mode) => across::<Bare>(mode, CASTS, plan.slice),
+        _ => cases::run_unsupervised::<Bare>(case, plan),
+    }
 }
 
-impl Addressable for Adder {
-    type Msg = Message;
+#[derive(Default)]
+struct Servers;
+
+impl Kit for Servers {
+    type Address = ServerRef<Adder>;
+
+    fn run<T, F>(main: impl FnOnce(Self) -> F + Send + 'static) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        Core::run(move || in_task::<Core, _>(main(Self)))
+    }
+
+    async fn adder(&self, sum: Sum) -> Result<Self::Address> {
+        Ok(server::start(Adder(sum)))
+    }
+
+    async fn call(adder: &Self::Address, number: u64) -> Result<u64> {
+        Ok(adder.call(number).await?)
+    }
+
+    async fn cast(adder: &Self::Address, number: u64) -> Result<()> {
+        Ok(adder.cast(number)?)
+    }
+
+    async fn spawns(&self, meter: Meter) -> Result<Throughput> {
+        let sum = Sum::default();
+        while meter.add(1) {
+            let child = server::start(Adder(sum.clone()));
+            let end = actor::monitor(child.pid());
+            // A server that nobody refers to ends.
+            drop(child);
+            ensure!(end.await.reason == ExitReason::Normal, "the child has failed");
+        }
+        over(&meter)
+    }
 }
 
-impl Kit for Corelet {
-    type Address = Pid<Adder>;
+pub struct Adder(Sum);
+
+impl Server for Adder {
+    type Call = u64;
+    type Reply = u64;
+    type Cast = u64;
+    type Info = Infallible;
+
+    async fn handle_call(&mut self, number: u64, reply: Reply<u64>, _: &Context<Self>) {
+        reply.send(self.0.add(number));
+    }
+
+    async fn handle_cast(&mut self, number: u64, _: &Context<Self>) {
+        self.0.add(number);
+    }
+}
+
+impl Supervising for Servers {
+    async fn restarts(&self, meter: Meter) -> Result<Throughput> {
+        let (started, mut starts) = unbounded();
+        let (worker, before) = (ChildRef::<Worker>::new(), AtomicU64::new(0));
+        let place = worker.clone();
+        let child = ChildSpec::addressed("worker", &worker, async move |inbox| {
+            let _ = started.unbounded_send(place.pid());
+            work(inbox, before.fetch_add(1, Ordering::Relaxed)).await;
+        });
+        // No time to look back to, so that nothing is kept of the restarts.
+        let supervisor =
+            Supervisor::builder().intensity(u32::MAX, Duration::ZERO).child(child).start().await?;
+        let mut worker = starts.next().await.flatten().context("the supervisor has gone")?;
+        let mut failed = 0;
+        while meter.add(1) {
+            actor::send_to(worker, Work::Fail).ok().context("the worker has gone")?;
+            failed += 1;
+            worker = starts.next().await.flatten().context("the supervisor has gone")?;
+            let answer = actor::call(worker, Work::Ask).await?;
+            ensure!(answer == failed, "not the new worker has answered");
+        }
+        supervisor.shutdown().await;
+        over(&meter)
+    }
+}
+
+enum Worker {}
+
+enum Work {
+    Fail,
+    Ask(Reply<u64>),
+}
+
+impl Addressable for Worker {
+    type Msg = Work;
+}
+
+async fn work(mut inbox: Receiver<Work>, before: u64) {
+    while let Ok(work) = inbox.recv().await {
+        match work {
+            Work::Fail => actor::exit("as it was told").await,
+            Work::Ask(reply) => reply.send(before),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Bare;
+
+impl Kit for Bare {
+    type Address = Pid<BareAdder>;
 
     fn run<T, F>(main: impl FnOnce(Self) -> F + Send + 'static) -> Result<T>
     where
@@ -70,14 +178,22 @@ impl Kit for Corelet {
         }
         over(&meter)
     }
-
-    async fn restarts(&self, _: Meter) -> Result<Throughput> {
-        bail!("corelet has no supervisors")
-    }
 }
 
-fn add_up(sum: Sum) -> Pid<Adder> {
-    actor::spawn_addr::<Adder, _, _>(async move |mut inbox| {
+pub enum BareAdder {}
+
+pub enum Message {
+    Add(u64),
+    Ask(u64, Reply<u64>),
+    Stop,
+}
+
+impl Addressable for BareAdder {
+    type Msg = Message;
+}
+
+fn add_up(sum: Sum) -> Pid<BareAdder> {
+    actor::spawn_addr::<BareAdder, _, _>(async move |mut inbox| {
         while let Ok(message) = inbox.recv().await {
             match message {
                 Message::Add(number) => {
@@ -90,7 +206,7 @@ fn add_up(sum: Sum) -> Pid<Adder> {
     })
 }
 
-fn across(mode: Mode, messages: u64, slice: Duration) -> Result<Outcome> {
+fn across<K: Kit + Default>(mode: Mode, messages: u64, slice: Duration) -> Result<Outcome> {
     let busy_poll = match mode {
         Mode::Spinning => Duration::from_secs(1),
         Mode::Asleep => Duration::ZERO,
@@ -100,7 +216,7 @@ fn across(mode: Mode, messages: u64, slice: Duration) -> Result<Outcome> {
     let (there, here) = (guests.pop().context("two cores")?, guests.pop().context("two cores")?);
     let (asker, answerer) = sides(messages, slice);
     pair(
-        move || there.start()?.block_on(in_task::<Core, _>(answerer.answer(Corelet)))?,
-        move || here.start()?.block_on(in_task::<Core, _>(asker.ask::<Corelet>()))?,
+        move || there.start()?.block_on(in_task::<Core, _>(answerer.answer(K::default())))?,
+        move || here.start()?.block_on(in_task::<Core, _>(asker.ask::<K>()))?,
     )
 }

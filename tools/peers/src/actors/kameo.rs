@@ -4,7 +4,7 @@
 //! to its child and learns of its end by `on_link_died`. A supervisor restarts the child in its place, with its mailbox and
 //! under the same address; the limit of restarts is set out of reach.
 
-use super::cases::{Kit, Sum, over};
+use super::cases::{Kit, Sum, Supervising, over};
 use crate::meter::{Meter, Throughput};
 use anyhow::{Context as _, Result, ensure};
 use kameo::Actor;
@@ -50,7 +50,9 @@ impl Kit for Kameo {
         let _parent = Parent::spawn_with_mailbox(spawns, mailbox::unbounded());
         outcome.await.context("the parent has failed")
     }
+}
 
+impl Supervising for Kameo {
     async fn restarts(&self, meter: Meter) -> Result<Throughput> {
         let starts = Arc::new(AtomicU64::new(0));
         let supervisor = Supervisor::spawn_with_mailbox(Supervisor, mailbox::unbounded());

@@ -24,7 +24,6 @@
 //! - `snapshot_100k`: actix, compio-actor and a task with a channel keep no list of actors. kameo has one only for its
 //!   console, behind a feature that adds costs to every message. ractor's is the list of a supervisor's children.
 //!   corelet has none yet.
-//! - `supervised_restart`: corelet has no supervisors yet.
 //! - `spawn`: actix has no exit signals; there the actor tells its parent as it stops.
 
 mod actix;
@@ -122,10 +121,11 @@ fn without_spinning_and_lists(case: Case) -> bool {
 }
 
 pub const SUBJECTS: &[Subject] = &[
+    Subject { name: BASELINE, takes_part: |case| case != Case::Snapshot, run: corelet::run },
     Subject {
-        name: BASELINE,
+        name: "corelet_bare",
         takes_part: |case| !matches!(case, Case::SupervisedRestart | Case::Snapshot),
-        run: corelet::run,
+        run: corelet::run_bare,
     },
     Subject { name: "ractor", takes_part: |case| case.mode() != Some(Mode::Spinning), run: ractor::run },
     Subject { name: "kameo", takes_part: without_spinning_and_lists, run: cases::run::<kameo::Kameo> },
@@ -211,7 +211,23 @@ mod tests {
                 let outcome = cores::on_core(CLIENT, || (subject.run)(case, &plan))
                     .unwrap_or_else(|error| panic!("{}, {case:?}: {error:#}", subject.name));
                 assert!(outcome.ns_per_op > 0.0, "{}, {case:?}: {outcome:?}", subject.name);
+                // An actor that is only an address would be none.
+                let counted = matches!(case, Case::IdleActor | Case::Snapshot);
+                assert_eq!(
+                    outcome.bytes_per_item.is_some_and(|bytes| bytes >= 16.0),
+                    counted,
+                    "{}, {case:?}: {outcome:?}",
+                    subject.name
+                );
             }
         }
+    }
+
+    #[test]
+    fn idle_actors_are_compared_by_their_bytes() {
+        let outcome = Outcome { ns_per_op: 1.0, allocs_per_op: 2.0, bytes_per_item: Some(3.0) };
+        assert_eq!(outcome.headline(Case::IdleActor), 3.0);
+        assert_eq!(outcome.headline(Case::Snapshot), 1.0);
+        assert_eq!(Outcome { bytes_per_item: None, ..outcome }.headline(Case::Call), 1.0);
     }
 }

@@ -5,7 +5,7 @@
 //! event. A supervisor restarts by starting another child, and tells the caller its address. The list of actors is a
 //! supervisor's of its children.
 
-use super::cases::{self, Kit, Sum, over, settle};
+use super::cases::{self, Kit, Sum, Supervising, over, settle};
 use super::{Case, Outcome};
 use crate::meter::{Meter, Throughput};
 use crate::rounds::Plan;
@@ -60,7 +60,9 @@ impl Kit for Ractor {
         Actor::spawn(None, Parent, Spawns { sum: Sum::default(), meter, done: Some(done) }).await?;
         outcome.await.context("the parent has failed")
     }
+}
 
+impl Supervising for Ractor {
     async fn restarts(&self, meter: Meter) -> Result<Throughput> {
         let (started, mut starts) = unbounded_channel();
         let (supervisor, _) = Actor::spawn(None, Supervisor, started).await?;

@@ -119,7 +119,7 @@ impl Bench {
 
     fn listen(&self) -> (Descriptor, SockAddr) {
         let anywhere = SockAddr::from("127.0.0.1:0".parse::<SocketAddr>().unwrap());
-        let options = ListenOptions { backlog: 0, reuse_port: false };
+        let options = ListenOptions { backlog: 0, reuse_port: false, mode: None };
         let listener = self.driver.listen(&anywhere, options).unwrap();
         let address = self.driver.local_address(&listener).unwrap();
         (listener, address)
@@ -183,7 +183,7 @@ fn an_address_is_taken_once_for_each_core() {
     let world = World::new(3, 2);
     let (first, second) = (Bench::on(&world, 0, 2), Bench::on(&world, 1, 2));
     let (_listener, address) = first.listen();
-    let options = ListenOptions { backlog: 0, reuse_port: true };
+    let options = ListenOptions { backlog: 0, reuse_port: true, mode: None };
     let taken = first.driver.listen(&address, options).unwrap_err();
     assert_eq!(taken.raw_os_error(), Some(libc::EADDRINUSE));
     second.driver.listen(&address, options).unwrap();

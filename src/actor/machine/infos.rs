@@ -1,0 +1,43 @@
+//! The receivers that a machine listens to beside its mailbox.
+
+use std::task::{Context, Poll};
+
+use crate::actor::channel::Receiver;
+
+/// In the order in which they were added, which is their priority.
+pub(super) struct Infos<I>(Vec<Box<dyn Arm<I>>>);
+
+trait Arm<I> {
+    /// The next message; none when no more can come.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<I>>;
+}
+
+impl<M: Into<I> + 'static, I> Arm<I> for Receiver<M> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<I>> {
+        self.poll_recv(cx).map(|received| received.ok().map(M::into))
+    }
+}
+
+impl<I> Infos<I> {
+    pub(super) fn new() -> Infos<I> {
+        Infos(Vec::new())
+    }
+
+    pub(super) fn add<M: Into<I> + 'static>(&mut self, receiver: Receiver<M>) {
+        self.0.push(Box::new(receiver));
+    }
+
+    /// The next message of the first receiver that has one. Those that are closed are let go.
+    #[inline]
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<I> {
+        let mut index = 0;
+        while let Some(arm) = self.0.get_mut(index) {
+            match arm.poll(cx) {
+                Poll::Ready(Some(info)) => return Poll::Ready(info),
+                Poll::Ready(None) => drop(self.0.remove(index)),
+                Poll::Pending => index += 1,
+            }
+        }
+        Poll::Pending
+    }
+}

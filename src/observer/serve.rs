@@ -1,0 +1,178 @@
+//! The server: a task that accepts, and one for each connection, on the core that opened the socket.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::protocol::{self, Actor, Answer, Core, FORMAT, Hello, Node, Overview, Question, TreeHead};
+use super::socket::Claim;
+use crate::actor;
+use crate::net::{UnixListener, UnixStream};
+use crate::runtime::{context, now, timeout, yield_now};
+
+/// Connections at once; one more is told so.
+const CONNECTIONS: usize = 8;
+/// The longest question.
+const LONGEST_LINE: usize = 1024;
+/// Rows in one line, between which others run: some hundred microseconds of writing.
+const ROWS_IN_A_LINE: usize = 256;
+/// How long a reader may take to make room before it is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long cores and pools may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+
+/// Accepts for ever. The claim goes with the task, however it ends.
+pub(super) async fn accept(mut listener: UnixListener, _claim: Claim) {
+    let opened = now();
+    let places = Rc::new(Cell::new(CONNECTIONS));
+    loop {
+        match listener.accept().await {
+            Ok(stream) => {
+                let place = Place::take(&places);
+                let connection = actor::spawn(async move {
+                    // Whoever looked has gone, or said what it should not: that is no event.
+                    let _ = Connection { stream, opened }.serve(place.is_some()).await;
+                });
+                actor::label(&context::current(), connection.raw(), "observer connection".into());
+            }
+            // The next accept waits a little.
+            Err(error) => tracing::warn!(%error, "the observer could not accept a connection"),
+        }
+    }
+}
+
+/// One of the connections that there may be.
+struct Place(Rc<Cell<usize>>);
+
+impl Place {
+    fn take(places: &Rc<Cell<usize>>) -> Option<Place> {
+        places.set(places.get().checked_sub(1)?);
+        Some(Place(Rc::clone(places)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+struct Connection {
+    stream: UnixStream,
+    opened: Instant,
+}
+
+impl Connection {
+    async fn serve(mut self, admitted: bool) -> io::Result<()> {
+        if !admitted {
+            let why = format!("{CONNECTIONS} look already; try again when one has gone");
+            return self.say(&Answer::Refused { why }).await;
+        }
+        let program = std::env::args_os().next().unwrap_or_default();
+        let program = std::path::Path::new(&program).file_name().unwrap_or_default();
+        let program = program.to_string_lossy().into_owned();
+        self.say(&Answer::Hello(Hello { format: FORMAT, process: std::process::id(), program })).await?;
+        let mut received = Vec::with_capacity(LONGEST_LINE);
+        loop {
+            while let Some(end) = received.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = received.drain(..=end).collect();
+                self.answer(&line[..end]).await?;
+            }
+            if received.len() >= LONGEST_LINE {
+                let why = format!("a question has at most {LONGEST_LINE} bytes");
+                return self.say(&Answer::Refused { why }).await;
+            }
+            let read;
+            (read, received) = self.stream.read(received).await;
+            if read? == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn answer(&mut self, line: &[u8]) -> io::Result<()> {
+        match serde_json::from_slice(line) {
+            Ok(Question::Snapshot) => self.say_snapshot().await,
+            Ok(Question::Tree) => self.say_tree().await,
+            Ok(Question::Actor(pid)) => {
+                let answer = match actor::actor_info(pid.0).await {
+                    Ok(info) => Answer::Actor(info.map(|info| Box::new(Actor::from(&info)))),
+                    Err(unanswered) => Answer::Refused { why: unanswered.to_string() },
+                };
+                self.say(&answer).await
+            }
+            Err(error) => self.say(&Answer::Refused { why: format!("this is no question: {error}") }).await,
+        }
+    }
+
+    async fn say_snapshot(&mut self) -> io::Result<()> {
+        let runtime = context::current().runtime().clone();
+        let (snapshot, pools) =
+            futures_util::future::join(actor::snapshot_of(&runtime, ANSWER_LIMIT), pools()).await;
+        let overview = Overview {
+            format: snapshot.format,
+            at_ns: now().saturating_duration_since(self.opened).as_nanos() as u64,
+            cores: snapshot.cores.iter().map(|core| Core::new(core, self.opened)).collect(),
+            missing: protocol::numbers(&snapshot.missing),
+            pools,
+            actors: snapshot.actors().count(),
+        };
+        self.say(&Answer::Snapshot(overview)).await?;
+        for core in snapshot.cores {
+            for rows in core.actors.chunks(ROWS_IN_A_LINE) {
+                self.say(&Answer::Actors(rows.iter().map(Actor::from).collect())).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn say_tree(&mut self) -> io::Result<()> {
+        let snapshot = actor::snapshot().await;
+        let missing = protocol::numbers(&snapshot.missing);
+        let tree = actor::tree_from(snapshot);
+        self.say(&Answer::Tree(TreeHead { missing, nodes: tree.nodes.len() })).await?;
+        for rows in tree.nodes.chunks(ROWS_IN_A_LINE) {
+            self.say(&Answer::Nodes(rows.iter().map(Node::from).collect())).await?;
+        }
+        Ok(())
+    }
+
+    async fn say(&mut self, answer: &Answer) -> io::Result<()> {
+        let mut line = serde_json::to_vec(answer)?;
+        line.push(b'\n');
+        // A reader that is quick lets every write end at once.
+        yield_now().await;
+        let sent = async {
+            self.stream.write_all(line).await.0?;
+            // The connection may end after this line: what is with the kernel by then arrives.
+            self.stream.flush().await
+        };
+        match timeout(PATIENCE, sent).await {
+            Ok(sent) => sent,
+            Err(elapsed) => Err(io::Error::new(io::ErrorKind::TimedOut, elapsed)),
+        }
+    }
+}
+
+/// The pools on this runtime's cores.
+#[cfg(feature = "pool")]
+async fn pools() -> Vec<protocol::Pool> {
+    let looks = crate::pool::watched::pools_on(context::current().id()).into_iter().map(async |pool| {
+        // Shards that do not answer in time are left out; their cores are among the missing.
+        let stats = timeout(ANSWER_LIMIT, pool.stats()).await.ok();
+        protocol::Pool {
+            pool: pool.id(),
+            connector: pool.connector().to_owned(),
+            slots: pool.slots(),
+            closed: pool.is_closed(),
+            shards: stats.iter().flat_map(|stats| &stats.shards).map(protocol::Shard::from).collect(),
+        }
+    });
+    futures_util::future::join_all(looks).await
+}
+
+#[cfg(not(feature = "pool"))]
+async fn pools() -> Vec<protocol::Pool> {
+    Vec::new()
+}

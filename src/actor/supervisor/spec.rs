@@ -115,7 +115,8 @@ impl ChildSpec {
         self
     }
 
-    /// The core it runs on; by default its supervisor's. When that core has ended, each start there fails.
+    /// The core it runs on, of the supervisor's runtime; by default its supervisor's. When that core has ended, each start there
+    /// fails.
     pub fn on(mut self, core: CoreId) -> ChildSpec {
         self.core = Some(core);
         self

@@ -160,7 +160,7 @@ fn no_dispatch_is_refused_while_members_come_and_go_as_long_as_one_stays() {
         joined("churn", stays).await;
         let churn = |core: CoreId| {
             let runtime = runtime.clone();
-            let theirs = move || async move {
+            move || async move {
                 for _ in 0..300 {
                     let pid = worker(&runtime, core).await;
                     group::join("churn", pid);
@@ -168,8 +168,7 @@ fn no_dispatch_is_refused_while_members_come_and_go_as_long_as_one_stays() {
                     end(pid).await;
                     assert!(!group::members_as::<Worker>("churn").contains(&pid));
                 }
-            };
-            theirs
+            }
         };
         let mut tasks: Vec<_> =
             cores.iter().map(|core| runtime.spawn_on(*core, churn(*core)).unwrap()).collect();

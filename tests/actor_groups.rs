@@ -1,5 +1,4 @@
 //! A group has exactly its live members, on every core, whatever ended the others.
-#![cfg(feature = "pool")]
 
 mod support;
 

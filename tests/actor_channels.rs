@@ -326,6 +326,48 @@ fn the_end_of_earlier_senders_is_not_that_of_a_later_one() {
     });
 }
 
+#[test]
+fn every_way_to_receive_counts_once() {
+    on_cores(1, async |_, _| {
+        let counter = spawn(async {
+            let me = actor::myself().unwrap();
+            let count = async || {
+                // What is received in a poll is added up at its end.
+                yield_now().await;
+                actor::actor_info(me).await.unwrap().unwrap().messages_received
+            };
+            let (sender, mut receiver) = channel::unbounded();
+            (0..9).for_each(|number| sender.send(number).unwrap());
+            let mut counts = vec![count().await];
+            receiver.recv().await.unwrap();
+            counts.push(count().await);
+            receiver.try_recv().unwrap();
+            counts.push(count().await);
+            receiver.recv_timeout(LONG).await.unwrap();
+            counts.push(count().await);
+            receiver.recv_match(|number| *number == 4).await.unwrap();
+            counts.push(count().await);
+            receiver.recv_match_timeout(LONG, |number| *number == 6).await.unwrap();
+            counts.push(count().await);
+            receiver.try_recv_match(|number| *number == 8).unwrap();
+            counts.push(count().await);
+            // What was passed over.
+            receiver.try_recv().unwrap();
+            counts.push(count().await);
+            receiver.recv().await.unwrap();
+            counts.push(count().await);
+            actor::select((std::future::pending::<()>(), receiver.recv())).await;
+            counts.push(count().await);
+            assert!(receiver.try_recv().is_err() && receiver.try_recv_match(|_| true).is_err());
+            counts.push(count().await);
+            counts
+        });
+        let counts = soon(counter).await.unwrap();
+        let counts: Vec<_> = counts.iter().map(|count| count - counts[0]).collect();
+        assert_eq!(counts, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9]);
+    });
+}
+
 enum Numbers {}
 
 impl Addressable for Numbers {

@@ -19,6 +19,7 @@ enum Event<S: Server> {
 }
 
 /// Calls `begun` after the server's init. Not an `async fn`, whose future holds its arguments twice.
+#[allow(clippy::manual_async_fn)] // See above.
 pub(super) fn serve<S: Server>(
     mut server: S,
     mut infos: Infos<S::Info>,

@@ -336,11 +336,6 @@ impl Executor {
         self.received.set(self.received.get() + 1);
     }
 
-    #[cfg(test)]
-    pub(crate) fn received_in_this_poll(&self) -> u32 {
-        self.received.get()
-    }
-
     /// The records of this core's tasks, under a borrow: no user's code may run while they are held.
     #[inline]
     pub(crate) fn records(&self) -> Records<'_> {

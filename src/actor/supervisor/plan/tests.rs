@@ -300,7 +300,7 @@ fn pauses_double_up_to_their_limit_half_of_each_random_and_begin_anew_after_a_go
     let mut world = World::new(Strategy::OneForOne, 1_000, pause);
     world.add(Restart::Permanent);
     world.settle();
-    let mut fail = |world: &mut World| {
+    let fail = |world: &mut World| {
         world.ends(0, &panicked());
         world.act();
         assert!(world.lives.is_empty(), "it stays down");

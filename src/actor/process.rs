@@ -120,7 +120,7 @@ impl Process {
         self.bonds().life.get_or_init(Arc::default)
     }
 
-    /// Puts a message into the mailbox of its type. Whoever reads is to be woken by the caller, outside all borrows.
+    /// Puts a message into the mailbox of its type. Whoever reads is to be woken by the caller, once nothing is borrowed.
     #[inline]
     pub(crate) fn push<M: 'static>(&self, message: M) -> Result<Option<Waker>, SendError<M>> {
         for queue in &*self.mail.borrow() {

@@ -117,3 +117,66 @@ impl Binding {
         self.life.is_live()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::channel;
+    use crate::runtime::{CoreId, Simulation};
+
+    fn holder(index: u32) -> (RawPid, Arc<Life>) {
+        (RawPid { core: CoreId(0), index, generation: 1 }, Arc::default())
+    }
+
+    fn assert_empty(names: &Names) {
+        assert!(
+            names.bindings.is_empty() && names.held.is_empty(),
+            "nothing is left of names that nobody has"
+        );
+    }
+
+    /// Runs `test` with a sender, which only a core can make.
+    fn with_sender(test: impl FnOnce(Sender<u8>) + 'static) {
+        Simulation::new(1, 1).block_on(|| async { test(channel::unbounded().0) }).unwrap();
+    }
+
+    fn bind(names: &mut Names, name: &'static str, who: &(RawPid, Arc<Life>), sender: &Sender<u8>) -> bool {
+        names.bind(name, who.0, &who.1, sender.clone()).is_ok()
+    }
+
+    #[test]
+    fn a_binding_whose_holder_has_ended_is_passed_over_before_it_is_taken_out() {
+        with_sender(|sender| {
+            let mut names = Names::default();
+            let (one, two) = (holder(1), holder(2));
+            assert!(bind(&mut names, "a", &one, &sender) && bind(&mut names, "b", &one, &sender));
+            assert!(!bind(&mut names, "a", &two, &sender));
+            one.1.end();
+            assert!(bind(&mut names, "a", &two, &sender), "it is taken over");
+            assert_eq!(names.holder("a").ok(), Some(two.0));
+            assert!(matches!(names.channel::<u8>("b"), Err(Missing::Holder { _stale: Some(_) })));
+            assert!(matches!(names.holder("b"), Err(None)), "it was taken out on contact");
+            assert_eq!(names.forget(one.0).len(), 0, "nothing of it is left");
+            assert_eq!(names.holder("a").ok(), Some(two.0), "and its successor is left alone");
+            assert_eq!(names.forget(two.0).len(), 1);
+            assert_empty(&names);
+        });
+    }
+
+    #[test]
+    fn a_name_that_was_freed_is_not_its_former_holders_to_forget() {
+        with_sender(|sender| {
+            let mut names = Names::default();
+            let (one, two) = (holder(1), holder(2));
+            assert!(bind(&mut names, "a", &one, &sender) && bind(&mut names, "a", &one, &sender));
+            assert!(names.unbind("a").is_some_and(|freed| freed.is_live()) && names.unbind("a").is_none());
+            assert!(bind(&mut names, "a", &two, &sender));
+            assert_eq!(names.forget(one.0).len(), 0);
+            assert_eq!(names.holder("a").ok(), Some(two.0));
+            assert!(matches!(names.channel::<u16>("a"), Err(Missing::Channel)));
+            assert!(names.channel::<u8>("a").is_ok_and(|found| found.same_channel(&sender)));
+            assert_eq!(names.forget(two.0).len(), 1);
+            assert_empty(&names);
+        });
+    }
+}

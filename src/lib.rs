@@ -140,6 +140,7 @@
 //! | `framed` | no | in `pool`: connections that speak in frames of a `tokio-util` codec, and sockets that several leases share, in turn or pipelined; includes `pool` |
 //! | `observer` | no | `observer`: a Unix socket by which `corelet top` looks into the running process |
 //! | `cycles` | no | counts the CPU's ticks that each task uses, for [`actor::ActorInfo::cycles`] |
+//! | `console` | no | while a `tracing` subscriber listens, each task runs in a span named as tokio's console expects it |
 //! | `tokio` | no | `runtime::host`: cores inside a tokio runtime, so that tasks use tokio's timers, channels and sockets too |
 //! | `tokio-uring` | no | `runtime::host::tokio_uring`: the same inside tokio-uring; includes `tokio` |
 #![deny(missing_docs)]

@@ -284,6 +284,20 @@ fn the_end_of_the_senders_never_overtakes_a_message() {
 }
 
 #[test]
+fn the_end_of_the_last_sender_here_waits_for_what_comes_from_elsewhere() {
+    on_cores(1, async |_, _| {
+        let (sender, mut receiver) = channel::unbounded();
+        let far = sender.clone();
+        // Delivered when this task yields.
+        std::thread::spawn(move || far.send(1).unwrap()).join().unwrap();
+        drop(sender);
+        assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty), "not disconnected yet");
+        assert_eq!(soon(receiver.recv()).await, Ok(1));
+        assert_eq!(soon(receiver.recv()).await, Err(Disconnected));
+    });
+}
+
+#[test]
 fn the_end_of_earlier_senders_is_not_that_of_a_later_one() {
     on_cores(1, async |_, _| {
         let (sender, mut receiver) = channel::unbounded();
@@ -309,6 +323,48 @@ fn the_end_of_earlier_senders_is_not_that_of_a_later_one() {
         assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
         drop(again);
         assert_eq!(soon(receiver.recv()).await, Err(Disconnected));
+    });
+}
+
+#[test]
+fn every_way_to_receive_counts_once() {
+    on_cores(1, async |_, _| {
+        let counter = spawn(async {
+            let me = actor::myself().unwrap();
+            let count = async || {
+                // What is received in a poll is added up at its end.
+                yield_now().await;
+                actor::actor_info(me).await.unwrap().unwrap().messages_received
+            };
+            let (sender, mut receiver) = channel::unbounded();
+            (0..9).for_each(|number| sender.send(number).unwrap());
+            let mut counts = vec![count().await];
+            receiver.recv().await.unwrap();
+            counts.push(count().await);
+            receiver.try_recv().unwrap();
+            counts.push(count().await);
+            receiver.recv_timeout(LONG).await.unwrap();
+            counts.push(count().await);
+            receiver.recv_match(|number| *number == 4).await.unwrap();
+            counts.push(count().await);
+            receiver.recv_match_timeout(LONG, |number| *number == 6).await.unwrap();
+            counts.push(count().await);
+            receiver.try_recv_match(|number| *number == 8).unwrap();
+            counts.push(count().await);
+            // What was passed over.
+            receiver.try_recv().unwrap();
+            counts.push(count().await);
+            receiver.recv().await.unwrap();
+            counts.push(count().await);
+            actor::select((std::future::pending::<()>(), receiver.recv())).await;
+            counts.push(count().await);
+            assert!(receiver.try_recv().is_err() && receiver.try_recv_match(|_| true).is_err());
+            counts.push(count().await);
+            counts
+        });
+        let counts = soon(counter).await.unwrap();
+        let counts: Vec<_> = counts.iter().map(|count| count - counts[0]).collect();
+        assert_eq!(counts, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9]);
     });
 }
 

@@ -6,9 +6,10 @@ mod common;
 use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use common::on_core;
-use corelet::actor::{self, ActorInfo, Addressable, Pid, channel};
+use corelet::actor::{self, ActorInfo, Addressable, Monitors, Name, Pid, channel};
 use corelet::runtime::{spawn, yield_now};
 
 struct Words;
@@ -34,33 +35,53 @@ async fn let_others_run() {
 fn a_message_counts_where_it_is_taken_and_nowhere_else() {
     on_core(|| async {
         let (sender, mut receiver) = channel::unbounded();
-        for number in 0..5 {
+        for number in 0..10 {
             sender.send(number).unwrap();
         }
-        assert_eq!(mine().await.messages_received, 0, "sending is not receiving");
+        let counted = async |expected| assert_eq!(mine().await.messages_received, expected);
+        counted(0).await;
+        let soon = Duration::from_secs(10);
         receiver.recv().await.unwrap();
-        assert_eq!(mine().await.messages_received, 1);
+        counted(1).await;
         receiver.try_recv().unwrap();
-        assert_eq!(mine().await.messages_received, 2);
-        // Neither does a wait that is given up, nor an empty channel.
+        counted(2).await;
+        receiver.recv_timeout(soon).await.unwrap();
+        counted(3).await;
+        receiver.recv_match(|number| *number == 8).await.unwrap();
+        counted(4).await;
+        receiver.recv_match_timeout(soon, |number| *number == 6).await.unwrap();
+        counted(5).await;
+        receiver.try_recv_match(|number| *number == 4).unwrap();
+        counted(6).await;
+        // Those that were passed over count when they are taken.
+        assert_eq!(receiver.recv().await, Ok(3));
+        counted(7).await;
+
+        // Neither a wait that is given up, nor an empty channel, nor one that nothing fits.
         let (_kept, mut empty) = channel::unbounded::<u8>();
-        assert!(empty.try_recv().is_err());
+        assert!(empty.try_recv().is_err() && receiver.try_recv_match(|number| *number > 9).is_err());
+        assert!(empty.recv_timeout(Duration::ZERO).await.is_err());
         poll_fn(|cx| {
             assert!(pin!(empty.recv()).poll(cx).is_pending());
             Poll::Ready(())
         })
         .await;
-        assert_eq!(mine().await.messages_received, 2);
+        counted(7).await;
 
-        // Trapped exits are messages too.
-        let mut exits = actor::trap_exits();
-        actor::spawn_link(async {});
+        // Trapped exits are messages too, and so are ends that come by a queue.
+        let (mut exits, mut ends) = (actor::trap_exits(), Monitors::new());
+        for _ in 0..2 {
+            ends.watch(actor::spawn_link(async {}));
+        }
         exits.recv().await;
-        assert_eq!(mine().await.messages_received, 3);
-        actor::spawn_link(async {});
+        counted(8).await;
+        ends.recv().await;
+        counted(9).await;
         let_others_run().await;
         exits.try_recv().unwrap();
-        assert_eq!(mine().await.messages_received, 4);
+        counted(10).await;
+        ends.try_recv().unwrap();
+        counted(11).await;
 
         // What another takes is not ours.
         let other = actor::spawn(async move {
@@ -68,7 +89,7 @@ fn a_message_counts_where_it_is_taken_and_nowhere_else() {
             pending::<()>().await;
         });
         let_others_run().await;
-        assert_eq!((info(other).await.messages_received, mine().await.messages_received), (3, 4));
+        assert_eq!((info(other).await.messages_received, mine().await.messages_received), (3, 11));
     });
 }
 
@@ -115,6 +136,25 @@ fn a_label_is_seen_and_leads_nowhere() {
         actor::set_label("first");
         actor::set_label(String::from("second"));
         assert_eq!(mine().await.label.as_deref(), Some("second"));
+    });
+}
+
+#[test]
+fn names_are_seen_while_they_are_held_by_one_and_by_all() {
+    const DESK: Name<u8> = Name::new("desk");
+    const BELL: Name<u8> = Name::new("bell");
+    on_core(|| async {
+        let (_sender, inbox) = channel::unbounded::<u8>();
+        let nameless = actor::spawn(pending::<()>());
+        actor::register(DESK, &inbox).unwrap();
+        actor::register(BELL, &inbox).unwrap();
+        let me = actor::myself().unwrap();
+        let snapshot = actor::snapshot().await;
+        let names = |pid: Pid| snapshot.actors().find(|actor| actor.pid == pid).unwrap().names.clone();
+        assert_eq!((names(me), names(nameless)), (vec!["desk", "bell"], vec![]));
+        assert_eq!(mine().await.names, ["desk", "bell"]);
+        actor::unregister(DESK);
+        assert_eq!((mine().await.names, info(nameless).await.names), (vec!["bell"], vec![]));
     });
 }
 

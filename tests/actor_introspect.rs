@@ -137,7 +137,16 @@ fn one_actor_is_told_by_its_identity_and_a_stale_one_names_nobody() {
 #[test]
 fn an_identity_of_an_ended_runtime_names_nobody() {
     let stale = on_core(|| async { current_task().unwrap() });
-    on_core(move || async move { assert_eq!(actor::actor_info(stale).await, Ok(None)) });
+    on_core(move || async move {
+        // Its core's number may be that of another test's core by now, and that one may be busy.
+        loop {
+            match actor::actor_info(stale).await {
+                Ok(None) => break,
+                Ok(Some(other)) => panic!("{other:?}"),
+                Err(_) => {}
+            }
+        }
+    });
 }
 
 #[test]
@@ -297,26 +306,26 @@ fn a_simulated_system_is_looked_at_on_its_own_clock() {
 fn a_busy_actor_uses_more_cycles_than_an_idle_one() {
     on_core(|| async {
         let busy = spawn(async {
-            for round in 0..10_u64 {
-                std::hint::black_box((0..100_000).fold(round, |sum, n| std::hint::black_box(sum ^ n)));
+            for round in 0_u64.. {
+                std::hint::black_box((0..20_000).fold(round, |sum, n| std::hint::black_box(sum ^ n)));
                 yield_now().await;
             }
-            pending::<()>().await;
         });
         let idle = spawn(async {
-            for _ in 0..10 {
+            loop {
                 yield_now().await;
             }
-            pending::<()>().await;
         });
-        for _ in 0..20 {
+        let cycles =
+            async |task: &JoinHandle<()>| actor::actor_info(task.pid()).await.unwrap().unwrap().cycles;
+        // Ticks go by as well while the kernel runs something else, whoever's poll that meets; in the end it meets the
+        // busy one's.
+        loop {
             yield_now().await;
+            let (busy, idle) = (cycles(&busy).await, cycles(&idle).await);
+            if idle > 0 && busy > 10 * idle {
+                break;
+            }
         }
-        let (busy, idle) = (
-            actor::actor_info(busy.pid()).await.unwrap().unwrap(),
-            actor::actor_info(idle.pid()).await.unwrap().unwrap(),
-        );
-        assert_eq!(busy.polls, idle.polls);
-        assert!(busy.cycles > 10 * idle.cycles && idle.cycles > 0, "{} and {}", busy.cycles, idle.cycles);
     });
 }

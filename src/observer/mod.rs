@@ -30,6 +30,7 @@
 //!
 //! Never: change anything in the process that is looked into, or hold a core up for whoever looks.
 
+mod inspector;
 pub mod protocol;
 mod serve;
 mod socket;
@@ -38,6 +39,7 @@ use std::path::{Path, PathBuf};
 
 use crate::actor;
 use crate::runtime::{RawPid, context};
+pub use inspector::{Inspector, Look, View};
 pub use socket::ObserverError;
 
 /// The open socket.

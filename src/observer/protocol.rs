@@ -145,6 +145,9 @@ pub struct Actor {
     pub supervisor: Option<Pid>,
     /// Where it stands.
     pub state: State,
+    /// The names by which it can be reached.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
     /// What it is called in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
@@ -303,6 +306,7 @@ impl From<&ActorInfo> for Actor {
             parent: info.parent.map(|parent| Pid(parent.raw())),
             supervisor: info.supervisor.map(|supervisor| Pid(supervisor.raw())),
             state: info.state.into(),
+            names: info.names.iter().map(|name| (*name).to_owned()).collect(),
             label: info.label.as_deref().map(str::to_owned),
             traps_exits: info.traps_exits,
             mailbox: info.mailbox,

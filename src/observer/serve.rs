@@ -5,9 +5,11 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use super::inspector::{Inspector, Look, View};
 use super::protocol::{self, Actor, Answer, Core, FORMAT, Hello, Node, Overview, Question, TreeHead};
 use super::socket::Claim;
-use crate::actor;
+use crate::actor::server::{self, ServerRef};
+use crate::actor::{self, Snapshot, Tree};
 use crate::net::{UnixListener, UnixStream};
 use crate::runtime::{context, now, timeout, yield_now};
 
@@ -19,20 +21,22 @@ const LONGEST_LINE: usize = 1024;
 const ROWS_IN_A_LINE: usize = 256;
 /// How long a reader may take to make room before it is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long cores and pools may take to answer.
+/// How long pools may take to answer; as long as cores have.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Accepts for ever. The claim goes with the task, however it ends.
 pub(super) async fn accept(mut listener: UnixListener, _claim: Claim) {
     let opened = now();
+    let inspector = server::start(Inspector);
     let places = Rc::new(Cell::new(CONNECTIONS));
     loop {
         match listener.accept().await {
             Ok(stream) => {
                 let place = Place::take(&places);
+                let inspector = inspector.clone();
                 let connection = actor::spawn(async move {
                     // Whoever looked has gone, or said what it should not: that is no event.
-                    let _ = Connection { stream, opened }.serve(place.is_some()).await;
+                    let _ = Connection { stream, inspector, opened }.serve(place.is_some()).await;
                 });
                 actor::label(&context::current(), connection.raw(), "observer connection".into());
             }
@@ -60,6 +64,7 @@ impl Drop for Place {
 
 struct Connection {
     stream: UnixStream,
+    inspector: ServerRef<Inspector>,
     opened: Instant,
 }
 
@@ -92,30 +97,36 @@ impl Connection {
     }
 
     async fn answer(&mut self, line: &[u8]) -> io::Result<()> {
-        match serde_json::from_slice(line) {
-            Ok(Question::Snapshot) => self.say_snapshot().await,
-            Ok(Question::Tree) => self.say_tree().await,
-            Ok(Question::Actor(pid)) => {
-                let answer = match actor::actor_info(pid.0).await {
-                    Ok(info) => Answer::Actor(info.map(|info| Box::new(Actor::from(&info)))),
-                    Err(unanswered) => Answer::Refused { why: unanswered.to_string() },
-                };
-                self.say(&answer).await
+        let look = match serde_json::from_slice(line) {
+            Ok(Question::Snapshot) => Look::Snapshot,
+            Ok(Question::Tree) => Look::Tree,
+            Ok(Question::Actor(pid)) => Look::Actor(pid.0.into()),
+            Err(error) => {
+                return self.say(&Answer::Refused { why: format!("this is no question: {error}") }).await;
             }
-            Err(error) => self.say(&Answer::Refused { why: format!("this is no question: {error}") }).await,
+        };
+        match self.inspector.call(look).await {
+            Ok(View::Snapshot(snapshot)) => self.say_snapshot(snapshot).await,
+            Ok(View::Tree(tree)) => self.say_tree(tree).await,
+            Ok(View::Actor(Ok(info))) => {
+                self.say(&Answer::Actor(info.map(|info| Box::new(Actor::from(&info))))).await
+            }
+            Ok(View::Actor(Err(unanswered))) => self.refuse(unanswered).await,
+            Err(error) => self.refuse(error).await,
         }
     }
 
-    async fn say_snapshot(&mut self) -> io::Result<()> {
-        let runtime = context::current().runtime().clone();
-        let (snapshot, pools) =
-            futures_util::future::join(actor::snapshot_of(&runtime, ANSWER_LIMIT), pools()).await;
+    async fn refuse(&mut self, error: impl std::error::Error) -> io::Result<()> {
+        self.say(&Answer::Refused { why: error.to_string() }).await
+    }
+
+    async fn say_snapshot(&mut self, snapshot: Snapshot) -> io::Result<()> {
         let overview = Overview {
             format: snapshot.format,
             at_ns: now().saturating_duration_since(self.opened).as_nanos() as u64,
             cores: snapshot.cores.iter().map(|core| Core::new(core, self.opened)).collect(),
             missing: protocol::numbers(&snapshot.missing),
-            pools,
+            pools: pools().await,
             actors: snapshot.actors().count(),
         };
         self.say(&Answer::Snapshot(overview)).await?;
@@ -127,10 +138,8 @@ impl Connection {
         Ok(())
     }
 
-    async fn say_tree(&mut self) -> io::Result<()> {
-        let snapshot = actor::snapshot().await;
-        let missing = protocol::numbers(&snapshot.missing);
-        let tree = actor::tree_from(snapshot);
+    async fn say_tree(&mut self, tree: Tree) -> io::Result<()> {
+        let missing = protocol::numbers(&tree.missing);
         self.say(&Answer::Tree(TreeHead { missing, nodes: tree.nodes.len() })).await?;
         for rows in tree.nodes.chunks(ROWS_IN_A_LINE) {
             self.say(&Answer::Nodes(rows.iter().map(Node::from).collect())).await?;

@@ -45,6 +45,7 @@ impl Core {
     }
 
     /// Starts a task on this core, from outside a turn.
+    #[track_caller]
     pub fn spawn<F>(&mut self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + 'static,

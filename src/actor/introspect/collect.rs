@@ -9,6 +9,7 @@ use futures_channel::oneshot;
 use super::info::{ActorInfo, CoreSnapshot, SNAPSHOT_FORMAT, Snapshot};
 use crate::actor::kit::Kit;
 use crate::actor::process::Process;
+use crate::actor::registry::Tables;
 use crate::runtime::executor::{Record, TaskView};
 use crate::runtime::local::Local;
 use crate::runtime::mesh::{self, Mail};
@@ -113,7 +114,9 @@ pub async fn actor_info(pid: impl Into<RawPid>) -> Result<Option<ActorInfo>, Una
 }
 
 fn info(local: &Rc<Local>, pid: RawPid) -> Option<ActorInfo> {
-    local.executor().view(pid, describe)
+    let mut info = local.executor().view(pid, describe)?;
+    info.names = Tables::of(local.runtime()).names_of(pid);
+    Some(info)
 }
 
 fn describe(view: TaskView, record: Option<&Rc<dyn Record>>) -> ActorInfo {
@@ -141,7 +144,15 @@ async fn collect(answer: oneshot::Sender<CoreSnapshot>) {
             return;
         }
     }
-    // As above: nobody may listen any more.
+    for (holder, names) in Tables::of(local.runtime()).names_on(local.id()) {
+        // They are in the order of their slots.
+        if let Ok(place) = actors.binary_search_by_key(&holder.index(), |actor| actor.pid.raw().index())
+            && actors[place].pid.raw() == holder
+        {
+            actors[place].names = names;
+        }
+    }
     let undelivered = Kit::of(&local).undelivered();
+    // As above: nobody may listen any more.
     let _ = answer.send(CoreSnapshot { core: local.id(), at, cpu_time, stats, undelivered, actors });
 }

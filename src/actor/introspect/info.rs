@@ -61,6 +61,8 @@ pub struct ActorInfo {
     pub supervisor: Option<Pid>,
     /// Whether it runs, is ready to run, or waits.
     pub state: TaskState,
+    /// The names by which it can be reached, in the order in which it got them.
+    pub names: Vec<&'static str>,
     /// What it is called in lists, where it or its spawner said so: see [`set_label`](super::set_label).
     pub label: Option<Arc<str>>,
     /// Whether it receives the exits of linked actors as messages.
@@ -85,12 +87,14 @@ pub struct ActorInfo {
 }
 
 impl ActorInfo {
+    /// But for its names, which the runtime knows.
     pub(super) fn new(view: TaskView, process: Option<&Process>) -> ActorInfo {
         ActorInfo {
             pid: view.pid.into(),
             parent: view.parent.map(Pid::from),
             supervisor: process.and_then(Process::supervisor).map(Pid::from),
             state: view.state,
+            names: Vec::new(),
             label: process.and_then(Process::label),
             traps_exits: process.is_some_and(Process::traps_exits),
             mailbox: process.map_or(0, Process::depth),

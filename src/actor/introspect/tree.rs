@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::collect::snapshot;
 use super::info::{ActorInfo, Snapshot};
+use crate::runtime::CoreId;
 
 /// No actor.
 const NOBODY: u32 = u32::MAX;
@@ -20,6 +21,8 @@ const NOBODY: u32 = u32::MAX;
 pub struct Tree {
     /// All actors, each right before its children: the order in which a tree is printed.
     pub nodes: Vec<TreeNode>,
+    /// The cores that did not answer: their actors are not in the tree.
+    pub missing: Vec<CoreId>,
 }
 
 /// An actor at its place in the tree.
@@ -49,14 +52,17 @@ impl Tree {
 }
 
 impl fmt::Display for Tree {
-    /// A line for each actor, indented below its parent.
+    /// A line for each actor, indented below its parent: identity, names, label.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for TreeNode { actor, depth, orphaned } in &self.nodes {
             write!(f, "{:indent$}{}", "", actor.pid, indent = 2 * *depth as usize)?;
-            if let Some(label) = &actor.label {
-                write!(f, " {label}")?;
+            for name in &actor.names {
+                write!(f, " {name}")?;
             }
-            f.write_str(if *orphaned { " (orphaned)\n" } else { "\n" })?;
+            if let Some(label) = &actor.label {
+                write!(f, " ({label})")?;
+            }
+            f.write_str(if *orphaned { ", orphaned\n" } else { "\n" })?;
         }
         Ok(())
     }
@@ -76,7 +82,8 @@ pub async fn tree() -> Tree {
 /// Puts each actor of a snapshot below its parent. Every actor is there once, whatever the snapshot says: siblings in its
 /// order, and actors that are said to be their own ancestors at the top, orphaned.
 pub fn tree_from(snapshot: Snapshot) -> Tree {
-    let actors: Vec<ActorInfo> = snapshot.cores.into_iter().flat_map(|core| core.actors).collect();
+    let Snapshot { cores, missing, .. } = snapshot;
+    let actors: Vec<ActorInfo> = cores.into_iter().flat_map(|core| core.actors).collect();
     let places: FxHashMap<_, _> =
         actors.iter().zip(0_u32..).map(|(actor, place)| (actor.pid, place)).collect();
     // Children as lists through two arrays, the last one first.
@@ -111,7 +118,7 @@ pub fn tree_from(snapshot: Snapshot) -> Tree {
             }
         }
     }
-    Tree { nodes }
+    Tree { nodes, missing }
 }
 
 #[cfg(test)]
@@ -121,7 +128,7 @@ mod tests {
     use super::*;
     use crate::actor::introspect::info::{CoreSnapshot, SNAPSHOT_FORMAT};
     use crate::actor::pid::Pid;
-    use crate::runtime::{CoreId, CoreStats, RawPid, TaskState};
+    use crate::runtime::{CoreStats, RawPid, TaskState};
 
     fn pid(index: u32) -> RawPid {
         RawPid { core: CoreId((index % 2) as u16), index, generation: 7 }
@@ -133,6 +140,7 @@ mod tests {
             parent: parent.map(|parent| pid(parent).into()),
             supervisor: None,
             state: TaskState::Parked,
+            names: Vec::new(),
             label: None,
             traps_exits: false,
             mailbox: 0,

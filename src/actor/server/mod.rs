@@ -87,7 +87,9 @@
 mod arms;
 mod behaviour;
 mod builder;
+mod child;
 mod context;
+mod named;
 mod reference;
 mod request;
 mod serve;
@@ -99,7 +101,9 @@ use std::panic::resume_unwind;
 
 pub use behaviour::Server;
 pub use builder::Builder;
+pub use child::child;
 pub use context::Context;
+pub use named::{Nameless, ServerName, call, call_timeout, cast, shutdown, whereis};
 pub use reference::ServerRef;
 pub use request::Request;
 pub use watcher::Watcher;

@@ -22,14 +22,14 @@ use crate::runtime::{CoreId, RawPid, context};
 
 /// What a child knows of where it comes from.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cradle {
+pub(in crate::actor) struct Cradle {
     pub(super) supervisor: Pid<Supervisor>,
     pub(super) key: Key,
 }
 
 impl Cradle {
     /// The calling child has started.
-    pub(super) fn started(self) {
+    pub(in crate::actor) fn started(self) {
         if let Some(pid) = context::current_task() {
             // A supervisor that has ended has stopped its children, also this one.
             let _ = send_to(self.supervisor, Request(Order::Started { key: self.key, pid }));

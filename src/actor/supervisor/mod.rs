@@ -83,6 +83,9 @@ pub use handle::{ChildError, ChildInfo, ChildState, Request, SupervisorError, Su
 pub use policy::{Restart, Shutdown, Strategy};
 pub use spec::{ChildKind, ChildOutput, ChildRef, ChildSpec};
 
+pub(super) use launch::Cradle;
+pub(super) use spec::Start;
+
 use self::handle::Order;
 use self::launch::{Newborn, own};
 use super::pid::{Addressable, Pid};

@@ -6,11 +6,13 @@ mod cycles;
 mod look;
 mod queue;
 mod task;
+mod traced;
 pub(crate) mod waker;
 
 use std::cell::{Cell, Ref, RefCell};
 use std::future::Future;
 use std::num::NonZeroU64;
+use std::panic::Location;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Context;
@@ -59,6 +61,10 @@ pub struct ExecutorStats {
     pub live: usize,
     /// Tasks ready to run now.
     pub ready: usize,
+    /// Polls of tasks that came from the wake slot.
+    pub slot_hits: u64,
+    /// Tasks that a newer wake pushed out of the wake slot, into the queue.
+    pub slot_displaced: u64,
 }
 
 /// Where the generations of each core id stand. A core that gets the id of one that has ended goes on counting, so that
@@ -127,7 +133,25 @@ impl Executor {
 
     /// Puts a task into the table and the queue. On an executor that has shut down the task ends at once, cancelled.
     #[inline]
+    #[track_caller]
     pub(crate) fn spawn<F>(&self, future: F) -> Rc<dyn Joinable<Output = F::Output>>
+    where
+        F: Future + 'static,
+        F::Output: 'static,
+    {
+        let site = Location::caller();
+        #[cfg(feature = "console")]
+        {
+            let id = u64::from(self.core.0) << 32 | u64::from(self.generation.get());
+            if let Some(span) = traced::span(id, site) {
+                return self.start(tracing::Instrument::instrument(future, span), site);
+            }
+        }
+        self.start(future, site)
+    }
+
+    #[inline]
+    fn start<F>(&self, future: F, site: &'static Location<'static>) -> Rc<dyn Joinable<Output = F::Output>>
     where
         F: Future + 'static,
         F::Output: 'static,
@@ -139,12 +163,12 @@ impl Executor {
         if self.closed.get() {
             task.cancel();
         } else {
-            self.enter(Rc::clone(&task) as Ready);
+            self.enter(Rc::clone(&task) as Ready, site);
         }
         task
     }
 
-    fn enter(&self, task: Ready) {
+    fn enter(&self, task: Ready, site: &'static Location<'static>) {
         let mut tasks = self.tasks.borrow_mut();
         let entry = tasks.vacant_entry();
         let index = entry.key();
@@ -152,8 +176,11 @@ impl Executor {
         let generation = task.header.generation;
         task.header.target.set(RawPid { core: self.core, index: index as u32, generation }.into());
         entry.insert(Rc::clone(&task));
+        drop(tasks);
+        let (pid, parent) = (task.header.pid(), task.header.parent);
         self.queue.borrow_mut().push(task);
         add(&self.spawned, 1);
+        traced::spawned(pid, || parent.map(|parent| self.lengthen(parent)), site);
     }
 
     /// Makes a parked task ready. A target whose task has ended is nothing.
@@ -246,6 +273,7 @@ impl Executor {
         add(&self.finished, 1);
         let entry = self.tasks.borrow_mut().remove(index);
         drop(entry);
+        traced::ended(task.header.pid(), || task.ending());
         task.tell_record(false);
         // With the last reference goes a result that nobody waits for: user code, so not under a borrow.
         if Rc::strong_count(&task) == 1 {
@@ -268,6 +296,7 @@ impl Executor {
             add(&self.finished, tasks.len() as u64);
             for task in tasks {
                 task.cancel();
+                traced::ended(task.header.pid(), || Ending::CoreEnded);
                 task.tell_record(true);
                 contain("a task's result", || drop(task));
             }
@@ -305,11 +334,6 @@ impl Executor {
     #[inline]
     pub(crate) fn count_received(&self) {
         self.received.set(self.received.get() + 1);
-    }
-
-    #[cfg(test)]
-    pub(crate) fn received_in_this_poll(&self) -> u32 {
-        self.received.get()
     }
 
     /// The records of this core's tasks, under a borrow: no user's code may run while they are held.
@@ -356,6 +380,7 @@ impl Executor {
     }
 
     pub(crate) fn stats(&self) -> ExecutorStats {
+        let (slot_hits, slot_displaced) = self.queue.borrow().slot_counts();
         ExecutorStats {
             spawned: self.spawned.get(),
             finished: self.finished.get(),
@@ -363,6 +388,8 @@ impl Executor {
             overruns: self.overruns.get(),
             live: self.tasks.borrow().len(),
             ready: self.queue.borrow().len(),
+            slot_hits,
+            slot_displaced,
         }
     }
 }

@@ -150,6 +150,11 @@ impl<S: Run + ?Sized> Task<S> {
         }
     }
 
+    /// How the task ended, while its result is there.
+    pub(super) fn ending(&self) -> Ending {
+        self.stage.ending()
+    }
+
     /// Tells the record, if there is one, how the task ended.
     #[inline]
     pub(super) fn tell_record(&self, core_ends: bool) {

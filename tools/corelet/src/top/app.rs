@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::client::Sample;
+use super::client::{Sample, Trouble};
 use super::model::{Model, Sort};
 
 /// Rows that a page is scrolled by.
@@ -25,9 +25,16 @@ impl App {
     }
 
     /// Takes in what has been heard of the process.
-    pub fn hear(&mut self, sample: Sample) {
-        self.show(Model::new(&sample, self.latest.as_ref()));
-        self.latest = Some(sample);
+    pub fn hear(&mut self, outcome: Result<Sample, Trouble>) {
+        match outcome {
+            Ok(sample) => {
+                self.show(Model::new(&sample, self.latest.as_ref()));
+                self.latest = Some(sample);
+            }
+            // It was told that the process has ended; that nobody listens any more is no news.
+            Err(Trouble::Nobody(_)) if self.trouble.is_some() => {}
+            Err(trouble) => self.trouble = Some(format!("{trouble}; waiting for it to come back")),
+        }
     }
 
     pub fn show(&mut self, model: Model) {
@@ -73,7 +80,7 @@ mod tests {
     #[test]
     fn keys_sort_scroll_and_quit() {
         let mut app = App::new(Sort::Polls);
-        app.hear(sample(1));
+        app.hear(Ok(sample(1)));
         assert!(!press(&mut app, KeyCode::Char('s')) && !press(&mut app, KeyCode::Char('r')));
         assert_eq!((app.sort, app.reversed), (Sort::Messages, true));
         press(&mut app, KeyCode::PageDown);
@@ -89,10 +96,12 @@ mod tests {
     #[test]
     fn trouble_leaves_what_was_seen_last_and_goes_with_the_next_look() {
         let mut app = App::new(Sort::Polls);
-        app.hear(sample(1));
-        app.trouble = Some("it has ended".into());
+        app.hear(Ok(sample(1)));
+        app.hear(Err(Trouble::Ended { process: 4242, program: "gateway".into() }));
+        app.hear(Err(Trouble::Nobody(std::io::ErrorKind::NotFound.into())));
+        assert!(app.trouble.as_deref().unwrap().starts_with("gateway (process 4242) has ended"));
         assert!(app.model.is_some());
-        app.hear(sample(3));
+        app.hear(Ok(sample(3)));
         assert!(app.trouble.is_none() && app.model.unwrap().cores[0].busy.is_some());
     }
 }

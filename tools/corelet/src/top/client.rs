@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use corelet::observer::protocol::{Actor, Answer, FORMAT, Hello, Overview, Question};
 
-/// How long the process may take for a line. It gives its cores a second to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the process may take for a line. It gives its cores a second to answer, and makes one look at a time.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// All that one look brings.
 #[derive(Clone, Debug)]

@@ -207,7 +207,9 @@ fn draw_actors(frame: &mut Frame, model: &Model, app: &App, area: Rect) {
         };
         Row::new([
             Line::from(actor.pid.to_string()),
-            Line::from(actor.label.clone().unwrap_or_default()),
+            Line::from(
+                actor.names.iter().chain(&actor.label).map(String::as_str).collect::<Vec<_>>().join(", "),
+            ),
             Line::from(state),
             count(actor.mailbox as u64),
             rate(row.messages_per_s),
@@ -249,6 +251,7 @@ pub mod tests {
             parent: None,
             supervisor: None,
             state: State::Parked,
+            names: Vec::new(),
             label: (!label.is_empty()).then(|| label.into()),
             traps_exits: false,
             mailbox: 0,
@@ -291,7 +294,7 @@ pub mod tests {
     /// The app after two looks, between which something has happened.
     fn app() -> App {
         let mut app = App::new(Sort::Polls);
-        app.hear(sample(1));
+        app.hear(Ok(sample(1)));
         let mut latest = sample(2);
         let core = &mut latest.overview.cores[0];
         (core.cpu_ns, core.polls, core.parks, core.enters) = (Some(1_930_000_000), 211_000, 12_000, 98_700);
@@ -300,8 +303,9 @@ pub mod tests {
         (shard.waiting, shard.acquires, shard.waits, shard.opens) = (12, 20_050, 1500, 2);
         let busy = &mut latest.actors[2];
         (busy.state, busy.polls, busy.messages_received, busy.mailbox) = (State::Queued, 13_010, 7, 3);
+        busy.names = vec!["front".into(), "desk".into()];
         (busy.overruns, busy.cycles, busy.monitors, busy.links) = (5, 2_500_000, 1, 2);
-        app.hear(latest);
+        app.hear(Ok(latest));
         app
     }
 
@@ -318,8 +322,8 @@ pub mod tests {
             "1         TcpConnector         0      1      2       0       0          0        0      0       0       0",
             "                               1      1      2      12       0        20k     1500      2       0       0",
             "",
-            "ACTOR                LABEL                    STATE   MAILBOX MESSAGES/S  POLLS/S OVERRUNS CYCLES/S WATCHED  LINKS",
-            "<0.2.7>                                       ready         3          7      13k        5     2.5M       1      2",
+            "ACTOR                NAME, LABEL              STATE   MAILBOX MESSAGES/S  POLLS/S OVERRUNS CYCLES/S WATCHED  LINKS",
+            "<0.2.7>              front, desk              ready         3          7      13k        5     2.5M       1      2",
             "<0.0.7>              listener                 waits         0          0        0        0        -       0      0",
             "<0.1.7>              scheduler of pool 1      waits         0          0        0        0        -       0      0",
         ];

@@ -34,7 +34,7 @@ fn a_message_that_is_there_when_the_time_is_over_wins() {
             assert!(poll_once(&mut wait).await.is_pending());
             assert_eq!(timers(), 1);
             poll_until(async || timers() == 0).await;
-            message.map(|message| sender.send(message).unwrap());
+            message.into_iter().for_each(|message| sender.send(message).unwrap());
             let expected = message.ok_or(RecvTimeoutError::Timeout);
             assert_eq!(poll_once(&mut wait).await, Poll::Ready(expected));
         }
@@ -43,7 +43,7 @@ fn a_message_that_is_there_when_the_time_is_over_wins() {
             assert!(poll_once(&mut wait).await.is_pending());
             poll_until(async || timers() == 0).await;
             sender.send(5).unwrap();
-            message.map(|message| sender.send(message).unwrap());
+            message.into_iter().for_each(|message| sender.send(message).unwrap());
             let expected = message.ok_or(RecvTimeoutError::Timeout);
             assert_eq!(poll_once(&mut wait).await, Poll::Ready(expected));
         }

@@ -173,7 +173,7 @@ fn an_arm_that_is_ready_when_the_time_is_over_wins() {
             assert!(poll_once(&mut wait).await.is_pending());
             assert_eq!(timers(), 1);
             poll_until(async || timers() == 0).await;
-            message.map(|message| sender.send(message).unwrap());
+            message.into_iter().for_each(|message| sender.send(message).unwrap());
             let expected = message.map(|message| Arm::Second(Ok(message)));
             assert_eq!(poll_once(&mut wait).await, Poll::Ready(expected));
         }

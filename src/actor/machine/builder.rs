@@ -4,9 +4,9 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::Machine;
-use super::infos::Infos;
 use super::run::live;
 use crate::actor::channel::{Queue, Receiver};
+use crate::actor::infos::Infos;
 use crate::actor::pid::Pid;
 use crate::actor::process::Process;
 use crate::actor::spawn::spawn;

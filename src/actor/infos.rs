@@ -1,11 +1,13 @@
-//! The receivers that a machine listens to beside its mailbox.
+//! The receivers that a server or a machine listens to beside its mailbox.
 
 use std::task::{Context, Poll};
 
 use crate::actor::channel::Receiver;
 
-/// In the order in which they were added, which is their priority.
-pub(super) struct Infos<I>(Vec<Box<dyn Arm<I>>>);
+/// In the order in which they were added, which is their priority. One word for the many that have none.
+pub(super) struct Infos<I>(Option<Box<Arms<I>>>);
+
+struct Arms<I>(Vec<Box<dyn Arm<I>>>);
 
 trait Arm<I> {
     /// The next message; none when no more can come.
@@ -20,16 +22,25 @@ impl<M: Into<I> + 'static, I> Arm<I> for Receiver<M> {
 
 impl<I> Infos<I> {
     pub(super) fn new() -> Infos<I> {
-        Infos(Vec::new())
+        Infos(None)
     }
 
     pub(super) fn add<M: Into<I> + 'static>(&mut self, receiver: Receiver<M>) {
-        self.0.push(Box::new(receiver));
+        self.0.get_or_insert_with(|| Box::new(Arms(Vec::new()))).0.push(Box::new(receiver));
     }
 
     /// The next message of the first receiver that has one. Those that are closed are let go.
     #[inline]
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<I> {
+        match &mut self.0 {
+            Some(arms) => arms.poll(cx),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<I> Arms<I> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<I> {
         let mut index = 0;
         while let Some(arm) = self.0.get_mut(index) {
             match arm.poll(cx) {

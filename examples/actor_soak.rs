@@ -454,7 +454,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Thousands of panics are meant to happen.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        if info.payload_as_str() != Some("on purpose") {
+        if info.payload().downcast_ref() != Some(&"on purpose") {
             hook(info);
         }
     }));

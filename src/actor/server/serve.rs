@@ -18,7 +18,8 @@ enum Event<S: Server> {
     End,
 }
 
-/// Calls `begun` after the server's init. Not an `async fn`, whose future holds its arguments twice.
+/// Calls `begun` after the server's init.
+#[allow(clippy::manual_async_fn)] // Whose future would hold its arguments twice.
 pub(super) fn serve<S: Server>(
     mut server: S,
     mut infos: Infos<S::Info>,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use corelet::actor::server::{self, Context, Request, Server, ServerRef};
 use corelet::actor::{self, CallError, Down, ExitReason, Reply, SendError, channel};
-use corelet::runtime::{Core, CoreId, Cores, Runtime, RuntimeHandle, core_stats, current_core, yield_now};
+use corelet::runtime::{Core, CoreId, Cores, Runtime, RuntimeHandle, core_stats, yield_now};
 use support::{block_until, on_cores, poll_once, poll_until, soon};
 
 type Log = Arc<Mutex<Vec<String>>>;

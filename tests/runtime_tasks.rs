@@ -11,7 +11,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use common::{PATIENCE, cores, on_core, within};
-use corelet::runtime::{Core, JoinHandle, RawPid, current_core, current_task, sleep, spawn, timeout, yield_now};
+use corelet::runtime::{
+    Core, JoinHandle, RawPid, current_core, current_task, sleep, spawn, timeout, yield_now,
+};
 
 /// Counts its drops.
 #[derive(Clone, Default)]

@@ -3,10 +3,10 @@
 use std::future::{Future, poll_fn};
 use std::task::{self, Poll};
 
-use super::arms::Infos;
 use super::request::{Kind, Request};
 use super::{Context, Server};
 use crate::actor::channel::Receiver;
+use crate::actor::infos::Infos;
 
 /// What a server is woken for. Small, since the server's future keeps it while a callback runs.
 enum Event<S: Server> {

@@ -1,10 +1,10 @@
-//! The receivers that a server listens to beside its mailbox.
+//! The receivers that a server or a machine listens to beside its mailbox.
 
 use std::task::{Context, Poll};
 
 use crate::actor::channel::Receiver;
 
-/// In the order in which they were added, which is their priority. One word for the many servers that have none.
+/// In the order in which they were added, which is their priority. One word for the many that have none.
 pub(super) struct Infos<I>(Option<Box<Arms<I>>>);
 
 struct Arms<I>(Vec<Box<dyn Arm<I>>>);

@@ -19,6 +19,7 @@
 //! |---|---|
 //! | [`runtime`] | cores and the threads that turn them, tasks, time, and [`Simulation`](runtime::Simulation): whole runs that replay from a seed |
 //! | [`actor`] | addresses, mailboxes, monitors, links, supervisors, servers, state machines: Erlang's kit for tasks, the same on one core and across cores |
+//! | [`observer`] | a socket, opened on request, by which `corelet top` looks into the running process |
 //! | [`net`] | TCP and Unix streams and listeners: owned buffers in, owned buffers out |
 //! | [`pool`] | leases of upstream connections: one shard and one scheduler per core, bounded queues, fairness, deadlines |
 //!
@@ -144,8 +145,8 @@
 //! | `tokio` | no | `runtime::host`: cores inside a tokio runtime, so that tasks use tokio's timers, channels and sockets too |
 //! | `tokio-uring` | no | `runtime::host::tokio_uring`: the same inside tokio-uring; includes `tokio` |
 #![deny(missing_docs)]
-// The front page speaks of the pool, whether it is there or not.
-#![cfg_attr(not(feature = "pool"), allow(rustdoc::broken_intra_doc_links))]
+// The front page speaks of all there is, whether it is there or not.
+#![cfg_attr(not(all(feature = "pool", feature = "observer")), allow(rustdoc::broken_intra_doc_links))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used))]
 

@@ -1,5 +1,4 @@
 //! A group has exactly its live members, on every core, whatever ended the others.
-#![cfg(feature = "pool")]
 
 mod support;
 
@@ -160,7 +159,7 @@ fn no_dispatch_is_refused_while_members_come_and_go_as_long_as_one_stays() {
         joined("churn", stays).await;
         let churn = |core: CoreId| {
             let runtime = runtime.clone();
-            let theirs = move || async move {
+            move || async move {
                 for _ in 0..300 {
                     let pid = worker(&runtime, core).await;
                     group::join("churn", pid);
@@ -168,8 +167,7 @@ fn no_dispatch_is_refused_while_members_come_and_go_as_long_as_one_stays() {
                     end(pid).await;
                     assert!(!group::members_as::<Worker>("churn").contains(&pid));
                 }
-            };
-            theirs
+            }
         };
         let mut tasks: Vec<_> =
             cores.iter().map(|core| runtime.spawn_on(*core, churn(*core)).unwrap()).collect();

@@ -1,5 +1,4 @@
 //! A name leads to the live actor that has it, by a channel for each type of message, over all cores of a runtime.
-#![cfg(feature = "pool")]
 
 mod support;
 

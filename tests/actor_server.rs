@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use corelet::actor::server::{self, Context, Request, Server, ServerRef};
 use corelet::actor::{self, CallError, Down, ExitReason, Reply, SendError, channel};
-use corelet::runtime::{Core, CoreId, Cores, Runtime, RuntimeHandle, core_stats, current_core, yield_now};
+use corelet::runtime::{Core, CoreId, Cores, Runtime, RuntimeHandle, core_stats, yield_now};
 use support::{block_until, on_cores, poll_once, poll_until, soon};
 
 type Log = Arc<Mutex<Vec<String>>>;
@@ -36,7 +36,8 @@ enum Ask {
     Nothing,
     /// The callback never returns.
     Forever,
-    Panic,
+    /// Panics once this is set.
+    Panic(Arc<AtomicBool>),
 }
 
 impl Account {
@@ -65,7 +66,12 @@ impl Server for Account {
                 pending::<()>().await;
                 reply.send(0);
             }
-            Ask::Panic => panic!("on purpose"),
+            Ask::Panic(now) => {
+                while !now.load(Ordering::SeqCst) {
+                    yield_now().await;
+                }
+                panic!("on purpose");
+            }
         }
     }
 
@@ -264,13 +270,12 @@ fn a_call_that_cannot_be_answered_fails_at_once() {
 
             // The one that is handled, and the one behind it.
             let panicking = start().await;
-            let handled = panicking.send_request(Ask::Panic).unwrap();
-            // On the other core it may have ended by now, and then refuses.
-            let behind = panicking.send_request(Ask::Balance);
-            assert_eq!(soon(handled).await, Err(CallError::NoReply));
-            match behind {
-                Ok(call) => assert_eq!(soon(call).await, Err(CallError::NoReply)),
-                Err(refused) => assert!(Some(core) != current_core(), "{refused:?}"),
+            let now = Arc::new(AtomicBool::new(false));
+            let asks = [Ask::Panic(Arc::clone(&now)), Ask::Balance];
+            let calls = asks.map(|ask| panicking.send_request(ask).unwrap());
+            now.store(true, Ordering::SeqCst);
+            for call in calls {
+                assert_eq!(soon(call).await, Err(CallError::NoReply));
             }
             poll_until(async || panicking.is_closed()).await;
             assert_eq!(soon(panicking.call(Ask::Balance)).await, Err(CallError::Closed));

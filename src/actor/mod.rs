@@ -58,6 +58,7 @@ mod call;
 pub mod channel;
 mod exit;
 pub mod group;
+mod infos;
 mod introspect;
 mod kit;
 mod link;
@@ -80,6 +81,7 @@ mod watch;
 
 pub use call::{Answer, CallError, Reply, call, call_timeout, reply};
 pub use exit::{Down, Exit, ExitReason};
+#[cfg(any(feature = "pool", feature = "observer"))]
 pub(crate) use introspect::label;
 pub use introspect::{
     ActorInfo, CoreSnapshot, SNAPSHOT_FORMAT, Snapshot, Tree, TreeNode, Unanswered, actor_info, set_label,

@@ -21,8 +21,6 @@ const LONGEST_LINE: usize = 1024;
 const ROWS_IN_A_LINE: usize = 256;
 /// How long a reader may take to make room before it is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long pools may take to answer; as long as cores have.
-const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Accepts for ever. The claim goes with the task, however it ends.
 pub(super) async fn accept(mut listener: UnixListener, _claim: Claim) {
@@ -167,6 +165,9 @@ impl Connection {
 /// The pools on this runtime's cores.
 #[cfg(feature = "pool")]
 async fn pools() -> Vec<protocol::Pool> {
+    /// As long as cores have.
+    const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+
     let looks = crate::pool::watched::pools_on(context::current().id()).into_iter().map(async |pool| {
         // Shards that do not answer in time are left out; their cores are among the missing.
         let stats = timeout(ANSWER_LIMIT, pool.stats()).await.ok();

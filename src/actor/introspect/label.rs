@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::actor::process::Process;
 use crate::actor::spawn::own_process;
-use crate::runtime::RawPid;
-use crate::runtime::local::Local;
 
 /// Says what the calling actor is called in snapshots, trees and `corelet top`: OTP's `proc_lib:set_label`. A label is no name:
 /// it leads nowhere, and several actors may have the same.
@@ -33,9 +30,9 @@ pub fn set_label(label: impl Into<Arc<str>>) {
 }
 
 /// Labels a task of the current core.
-#[cfg_attr(not(feature = "pool"), allow(dead_code))]
-pub(crate) fn label(local: &Local, pid: RawPid, label: String) {
-    if let Some(process) = Process::of(local, pid) {
+#[cfg(any(feature = "pool", feature = "observer"))]
+pub(crate) fn label(local: &crate::runtime::local::Local, pid: crate::runtime::RawPid, label: String) {
+    if let Some(process) = crate::actor::process::Process::of(local, pid) {
         process.set_label(label.into());
     }
 }

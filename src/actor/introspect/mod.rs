@@ -19,6 +19,7 @@ mod tree;
 
 pub use collect::{Unanswered, actor_info, snapshot, snapshot_of};
 pub use info::{ActorInfo, CoreSnapshot, SNAPSHOT_FORMAT, Snapshot};
+#[cfg(any(feature = "pool", feature = "observer"))]
 pub(crate) use label::label;
 pub use label::set_label;
 pub use tree::{Tree, TreeNode, tree, tree_from};

@@ -4,12 +4,12 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::Server;
-use super::arms::Infos;
 use super::named::{Nameless, Naming, ServerName};
 use super::reference::ServerRef;
 use super::request::Request;
 use super::serve::serve;
 use crate::actor::channel::{Queue, Receiver};
+use crate::actor::infos::Infos;
 use crate::actor::name::RegisterError;
 use crate::actor::pid::Pid;
 use crate::actor::process::Process;

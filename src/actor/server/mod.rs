@@ -84,7 +84,6 @@
 //! Never: handle two messages at a time, look at a message before an older one of its sender, or keep a caller waiting for
 //! a server that has ended.
 
-mod arms;
 mod behaviour;
 mod builder;
 mod child;

@@ -3,10 +3,10 @@
 use std::future::{Future, poll_fn};
 use std::task::{self, Poll};
 
-use super::arms::Infos;
 use super::request::{Kind, Request};
 use super::{Context, Server};
 use crate::actor::channel::Receiver;
+use crate::actor::infos::Infos;
 
 /// What a server is woken for. Small, since the server's future keeps it while a callback runs.
 enum Event<S: Server> {
@@ -18,8 +18,8 @@ enum Event<S: Server> {
     End,
 }
 
-/// Calls `begun` after the server's init. Not an `async fn`, whose future holds its arguments twice.
-#[allow(clippy::manual_async_fn)] // See above.
+/// Calls `begun` after the server's init.
+#[allow(clippy::manual_async_fn)] // Whose future would hold its arguments twice.
 pub(super) fn serve<S: Server>(
     mut server: S,
     mut infos: Infos<S::Info>,

@@ -1,6 +1,6 @@
 //! The live view: a thread looks once an interval, so that keys are heard while the process is slow to answer.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ fn watch(
 }
 
 /// Looks for as long as somebody wants to hear of it, over a new connection when the last one has ended.
-fn look_on(client: Client, path: &PathBuf, interval: Duration, news: &Sender<Result<Sample, Trouble>>) {
+fn look_on(client: Client, path: &Path, interval: Duration, news: &Sender<Result<Sample, Trouble>>) {
     let mut connected = Some(client);
     loop {
         let looked = Instant::now();

@@ -222,7 +222,7 @@ fn draw_actors(frame: &mut Frame, model: &Model, app: &App, area: Rect) {
     };
     let names = [
         "ACTOR",
-        "LABEL",
+        "NAME, LABEL",
         "STATE",
         "MAILBOX",
         "MESSAGES/S",

@@ -1,10 +1,10 @@
-//! The receivers that a server listens to beside its mailbox.
+//! The receivers that a server or a machine listens to beside its mailbox.
 
 use std::task::{Context, Poll};
 
 use crate::actor::channel::Receiver;
 
-/// In the order in which they were added, which is their priority. One word for the many servers that have none.
+/// In the order in which they were added, which is their priority. One word for the many that have none.
 pub(super) struct Infos<I>(Option<Box<Arms<I>>>);
 
 struct Arms<I>(Vec<Box<dyn Arm<I>>>);
@@ -50,5 +50,35 @@ impl<I> Arms<I> {
             }
         }
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+    use crate::actor::channel::{bounded, unbounded};
+    use crate::runtime::{Cores, Runtime};
+
+    #[test]
+    fn receivers_go_in_their_order_and_go_when_they_are_closed() {
+        let runtime = Runtime::builder().cores(Cores::Count(1)).pinned(false).build().unwrap();
+        let test = || async {
+            let ((first, one), (second, two)) = (unbounded::<u8>(), bounded::<u16>(1));
+            let mut infos = Infos::<u32>::new();
+            infos.add(one);
+            infos.add(two);
+            second.send(300).unwrap();
+            first.send(1).unwrap();
+            drop(first);
+            let arms = |infos: &Infos<u32>| infos.0.as_ref().map_or(0, |arms| arms.0.len());
+            assert_eq!((poll_fn(|cx| infos.poll(cx)).await, arms(&infos)), (1, 2));
+            assert_eq!((poll_fn(|cx| infos.poll(cx)).await, arms(&infos)), (300, 1));
+            drop(second);
+            let rest = poll_fn(|cx| Poll::Ready(infos.poll(cx))).await;
+            assert_eq!((rest, arms(&infos)), (Poll::Pending, 0));
+        };
+        runtime.block_on(test).unwrap();
     }
 }

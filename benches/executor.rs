@@ -3,7 +3,12 @@
 //! - `yield`: 64 tasks yield in turn, each going behind the other 63; per yield.
 //! - `spawn_join`: 100 tasks are spawned and joined, over and over; per task.
 //! - `ping_pong`: 100 pairs of tasks pass a message to and fro; per round trip, which is two wake-ups.
+//! - `spawn_storm`: a task spawns two, and each of those two, until there were enough; per task.
 //! - `timer`: a sleep of one second is armed, polled once and cancelled, with 100 armed at any time; per sleep.
+
+//!
+//! `CORELET_WAKE_SLOT=1` switches the wake slot on. After each bench a line says how the slot was used, as
+//! `slot,<bench>,<on or off>,<hits>,<displaced>,<polls>`; `tools/executor-slot` runs both and puts them side by side.
 
 mod common;
 
@@ -30,11 +35,21 @@ fn bench<F>(criterion: &mut Criterion, name: &str, run: impl Fn(u64) -> F)
 where
     F: Future<Output = Duration> + 'static,
 {
+    let slot = std::env::var_os("CORELET_WAKE_SLOT").is_some_and(|value| value == "1");
     let mut made = None;
     criterion.bench_function(&format!("executor/{name}"), |bencher| {
-        let core = made.get_or_insert_with(|| core(Duration::ZERO));
+        let core = made.get_or_insert_with(|| {
+            let core = core(Duration::ZERO);
+            core.set_wake_slot(slot);
+            core
+        });
         bencher.iter_custom(|operations| core.block_on(run(operations)).unwrap());
     });
+    if let Some(core) = made {
+        let stats = core.stats().executor;
+        let state = if slot { "on" } else { "off" };
+        println!("slot,{name},{state},{},{},{}", stats.slot_hits, stats.slot_displaced, stats.polls);
+    }
 }
 
 async fn yields(operations: u64) -> Duration {
@@ -58,6 +73,31 @@ async fn spawns(operations: u64) -> Duration {
             task.await.unwrap();
         }
         left -= batch;
+    }
+    begun.elapsed()
+}
+
+/// Spawns two more as long as there are some left to spawn.
+fn branch(left: Rc<Countdown>, alive: Rc<Cell<u64>>) {
+    for _ in 0..2 {
+        if left.take() {
+            alive.set(alive.get() + 1);
+            let (left, alive) = (Rc::clone(&left), Rc::clone(&alive));
+            spawn(async move {
+                branch(left, Rc::clone(&alive));
+                alive.set(alive.get() - 1);
+            })
+            .detach();
+        }
+    }
+}
+
+async fn spawn_storm(operations: u64) -> Duration {
+    let (left, alive) = (Countdown::new(operations), Rc::new(Cell::new(0)));
+    let begun = Instant::now();
+    branch(left, Rc::clone(&alive));
+    while alive.get() > 0 {
+        yield_now().await;
     }
     begun.elapsed()
 }
@@ -145,6 +185,7 @@ async fn timers(operations: u64) -> Duration {
 fn executor(criterion: &mut Criterion) {
     bench(criterion, "yield", yields);
     bench(criterion, "spawn_join", spawns);
+    bench(criterion, "spawn_storm", spawn_storm);
     bench(criterion, "ping_pong", ping_pong);
     bench(criterion, "timer", timers);
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use corelet::actor::machine::{self, Context, Machine, Next};
 use corelet::actor::{self, Addressable, CallError, ExitReason, Reply, channel};
-use corelet::runtime::{Cores, Runtime, sleep};
+use corelet::runtime::{Cores, Runtime, sleep, timeout};
 
 /// Where the door can be.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -267,9 +267,12 @@ fn send(door: actor::Pid<Door>, event: Event) {
 
 /// Waits until the door has said `line`.
 async fn until(lines: &Lines, line: &str) {
-    while !lines.borrow().iter().any(|said| said == line) {
-        sleep(Duration::from_millis(1)).await;
-    }
+    let said = async {
+        while !lines.borrow().iter().any(|said| said == line) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(timeout(Duration::from_secs(20), said).await.is_ok(), "it never says {line:?}");
 }
 
 const EXPECTED: &[&str] = &[

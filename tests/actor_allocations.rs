@@ -121,8 +121,9 @@ impl Addressable for Idle {
 }
 
 #[test]
-fn an_idle_actor_holds_at_most_512_bytes() {
-    const COUNT: i64 = 10_000;
+fn an_idle_actor_holds_at_most_512_bytes_and_a_server_little_more() {
+    /// Just below a power of two, where the tables of a core are full.
+    const COUNT: i64 = 16_000;
 
     on_cores(1, async |_, _| {
         let mut per_actor = Vec::new();
@@ -149,6 +150,6 @@ fn an_idle_actor_holds_at_most_512_bytes() {
         }
         println!("bytes: an actor {}, a server {}", per_actor[0], per_actor[1]);
         assert!(per_actor[0] <= 512, "an idle actor with an address holds {} bytes", per_actor[0]);
-        assert!(per_actor[1] <= 768, "an idle server holds {} bytes", per_actor[1]);
+        assert!(per_actor[1] <= 576, "an idle server holds {} bytes", per_actor[1]);
     });
 }

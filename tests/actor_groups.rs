@@ -1,5 +1,4 @@
 //! A group has exactly its live members, on every core, whatever ended the others.
-#![cfg(feature = "pool")]
 
 mod support;
 
@@ -160,7 +159,7 @@ fn no_dispatch_is_refused_while_members_come_and_go_as_long_as_one_stays() {
         joined("churn", stays).await;
         let churn = |core: CoreId| {
             let runtime = runtime.clone();
-            let theirs = move || async move {
+            move || async move {
                 for _ in 0..300 {
                     let pid = worker(&runtime, core).await;
                     group::join("churn", pid);
@@ -168,8 +167,7 @@ fn no_dispatch_is_refused_while_members_come_and_go_as_long_as_one_stays() {
                     end(pid).await;
                     assert!(!group::members_as::<Worker>("churn").contains(&pid));
                 }
-            };
-            theirs
+            }
         };
         let mut tasks: Vec<_> =
             cores.iter().map(|core| runtime.spawn_on(*core, churn(*core)).unwrap()).collect();
@@ -206,9 +204,13 @@ fn threads_that_are_no_cores_have_the_groups_of_a_runtime_and_no_others() {
         block_until(|| here.members_as::<Worker>("workers") == [pid]);
         assert_eq!(here.dispatch::<Worker>("workers", 1), Ok(pid));
         assert_eq!((here.pick("workers"), here.pick_as("workers")), (Some(pid.erase()), Some(pid)));
-        there.join("workers", pid);
-        other.block_on(move || async move { group::join("workers", pid) }).unwrap();
-        assert_eq!(there.members("workers"), [], "an actor of another runtime has no place there");
+        there.join("others", pid);
+        other.block_on(move || async move { group::join("others", pid) }).unwrap();
+        // Whatever that has sent has arrived when this has.
+        here.join("marker", pid);
+        block_until(|| !here.members("marker").is_empty());
+        assert_eq!(there.members("others"), [], "an actor of another runtime has no place there");
+        assert_eq!(here.members("others"), [], "and was not asked by its own");
         here.leave("workers", pid);
         block_until(|| here.members("workers").is_empty());
         here.join("workers", pid);

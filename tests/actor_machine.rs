@@ -1,5 +1,6 @@
 //! A state machine that is written by hand keeps the promises of its callbacks: when they are called, in which order, and
 //! what becomes of the events.
+#![cfg(feature = "pool")]
 
 mod support;
 
@@ -36,9 +37,12 @@ enum Event {
     Fail,
 }
 
+/// The state before, where there was one, and the one that was entered.
+type Entry = (Option<State>, State);
+
 #[derive(Clone, Default)]
 struct Notes {
-    entered: Rc<RefCell<Vec<(Option<State>, State)>>>,
+    entered: Rc<RefCell<Vec<Entry>>>,
     passed: Rc<RefCell<Vec<Ticket>>>,
     heard: Rc<RefCell<Vec<&'static str>>>,
     unhandled: Rc<Cell<usize>>,

@@ -1,4 +1,5 @@
 //! A machine from a table does what the same machine written by hand does.
+#![cfg(feature = "pool")]
 
 mod support;
 

@@ -1,5 +1,4 @@
 //! A name leads to the live actor that has it, by a channel for each type of message, over all cores of a runtime.
-#![cfg(feature = "pool")]
 
 mod support;
 
@@ -364,4 +363,32 @@ fn a_refusal_names_its_kind_and_gives_the_message_back() {
         assert_eq!(error.is_final(), matches!(debug, "Dead(..)" | "Closed(..)"));
         let Silent = error.into_inner();
     }
+}
+
+#[test]
+fn a_name_keeps_a_channel_open_until_its_holder_ends_or_it_is_freed() {
+    on_cores(1, async |_, _| {
+        for frees in [false, true] {
+            let kept = Rc::new(RefCell::new(None));
+            let theirs = Rc::clone(&kept);
+            let pid = actor::spawn(async move {
+                let (sender, inbox) = channel::unbounded();
+                actor::register(NUMBERS, &inbox).unwrap();
+                theirs.replace(Some(inbox));
+                drop(sender);
+                pending::<()>().await;
+            });
+            poll_until(async || actor::whereis(NUMBERS).is_some()).await;
+            let mut inbox = kept.take().unwrap();
+            assert_eq!(inbox.try_recv(), Err(channel::TryRecvError::Empty), "the name has a sender");
+            if frees {
+                assert!(actor::unregister(NUMBERS));
+            } else {
+                actor::request_stop(pid);
+            }
+            assert_eq!(soon(inbox.recv()).await, Err(channel::Disconnected));
+            actor::request_stop(pid);
+            soon(actor::monitor(pid)).await;
+        }
+    });
 }

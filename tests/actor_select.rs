@@ -15,9 +15,8 @@ use std::time::Duration;
 use corelet::actor::channel::{self, Disconnected};
 use corelet::actor::{self, Arm, ExitReason, Mutex, select, select_timeout};
 use corelet::net::{TcpListener, TcpStream, wait_readable, wait_writable};
-use corelet::pool::Pool;
 use corelet::runtime::{core_stats, now, sleep, spawn, timeout, yield_now};
-use support::{Memory, on_cores, poll_once, poll_until, soon};
+use support::{on_cores, poll_once, poll_until, soon};
 
 const SHORT: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_secs(3600);
@@ -173,7 +172,7 @@ fn an_arm_that_is_ready_when_the_time_is_over_wins() {
             assert!(poll_once(&mut wait).await.is_pending());
             assert_eq!(timers(), 1);
             poll_until(async || timers() == 0).await;
-            message.map(|message| sender.send(message).unwrap());
+            message.into_iter().for_each(|message| sender.send(message).unwrap());
             let expected = message.map(|message| Arm::Second(Ok(message)));
             assert_eq!(poll_once(&mut wait).await, Poll::Ready(expected));
         }
@@ -324,7 +323,7 @@ fn what_is_wrong_with_a_descriptor_is_what_its_arm_gives() {
 
 #[test]
 fn whatever_is_a_future_can_be_an_arm() {
-    on_cores(1, async |runtime, _| {
+    on_cores(1, async |_, _| {
         let (_kept, mut silent) = channel::unbounded::<()>();
 
         let frail = actor::spawn(async { panic!("on purpose") });
@@ -352,16 +351,6 @@ fn whatever_is_a_future_can_be_an_arm() {
         drop(held);
         assert!(matches!(select((mutex.lock(), sleep(SHORT))).await, Arm::First(guard) if *guard == 7));
 
-        let pool = Pool::builder(Memory::default()).slots_per_core(1).build(&runtime).unwrap();
-        let handle = pool.handle();
-        let lease = soon(handle.acquire()).await.unwrap();
-        let mut acquire = pin!(handle.acquire());
-        assert!(matches!(select((acquire.as_mut(), sleep(SHORT))).await, Arm::Second(())));
-        drop(lease);
-        let lease = soon(select((silent.recv(), acquire.as_mut()))).await;
-        assert!(matches!(lease, Arm::Second(Ok(_))));
-        drop(lease);
-
         let mut listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
         let mut client = soon(TcpStream::connect(address)).await.unwrap();
@@ -374,6 +363,26 @@ fn whatever_is_a_future_can_be_an_arm() {
             Arm::Second(Ok(Some(received))) => assert_eq!(&received[..], b"text"),
             other => panic!("{other:?}"),
         }
+    });
+}
+
+#[cfg(feature = "pool")]
+#[test]
+fn an_acquire_can_be_an_arm_and_goes_on_when_it_loses() {
+    use corelet::pool::Pool;
+    use support::Memory;
+
+    on_cores(1, async |runtime, _| {
+        let (_kept, mut silent) = channel::unbounded::<()>();
+        let pool = Pool::builder(Memory::default()).slots_per_core(1).build(&runtime).unwrap();
+        let handle = pool.handle();
+        let lease = soon(handle.acquire()).await.unwrap();
+        let mut acquire = pin!(handle.acquire());
+        assert!(matches!(select((acquire.as_mut(), sleep(SHORT))).await, Arm::Second(())));
+        drop(lease);
+        let lease = soon(select((silent.recv(), acquire.as_mut()))).await;
+        assert!(matches!(lease, Arm::Second(Ok(_))));
+        drop(lease);
         pool.close().await;
     });
 }

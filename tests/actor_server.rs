@@ -36,7 +36,8 @@ enum Ask {
     Nothing,
     /// The callback never returns.
     Forever,
-    Panic,
+    /// Panics once this is set.
+    Panic(Arc<AtomicBool>),
 }
 
 impl Account {
@@ -65,7 +66,12 @@ impl Server for Account {
                 pending::<()>().await;
                 reply.send(0);
             }
-            Ask::Panic => panic!("on purpose"),
+            Ask::Panic(now) => {
+                while !now.load(Ordering::SeqCst) {
+                    yield_now().await;
+                }
+                panic!("on purpose");
+            }
         }
     }
 
@@ -264,7 +270,10 @@ fn a_call_that_cannot_be_answered_fails_at_once() {
 
             // The one that is handled, and the one behind it.
             let panicking = start().await;
-            let calls = [Ask::Panic, Ask::Balance].map(|ask| panicking.send_request(ask).unwrap());
+            let now = Arc::new(AtomicBool::new(false));
+            let asks = [Ask::Panic(Arc::clone(&now)), Ask::Balance];
+            let calls = asks.map(|ask| panicking.send_request(ask).unwrap());
+            now.store(true, Ordering::SeqCst);
             for call in calls {
                 assert_eq!(soon(call).await, Err(CallError::NoReply));
             }

@@ -236,3 +236,60 @@ fn joiners_and_watchers_hear_of_one_end_alike_before_and_after() {
         assert_eq!(soon(end).await.reason, ExitReason::Stopped);
     });
 }
+
+#[test]
+fn the_end_of_a_run_finishes_what_is_queued_and_stops_what_is_parked_once() {
+    use corelet::actor::supervisor::{ChildSpec, Supervisor};
+    use std::sync::Mutex;
+
+    /// Says in which way it ends.
+    struct Ends(Arc<Mutex<Vec<&'static str>>>, &'static str);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            self.0.lock().unwrap().push(self.1);
+        }
+    }
+
+    support::watched(|| {
+        let runtime = support::runtime(2);
+        let cores = runtime.cores();
+        let ends = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&ends);
+        let first = cores[0];
+        let results = runtime.run(move || {
+            let (log, cores) = (Arc::clone(&log), cores.clone());
+            async move {
+                if corelet::runtime::current_core() != Some(first) {
+                    return 2;
+                }
+                // Parked for ever, watched and linked over both cores; and a timer that is far away.
+                let theirs = Arc::clone(&log);
+                let daemon = ChildSpec::new("daemon", async move || {
+                    let _ends = Ends(Arc::clone(&theirs), "daemon");
+                    sleep(Duration::from_secs(3600)).await
+                });
+                let daemon = Supervisor::builder().child(daemon.on(cores[1])).start().await.unwrap();
+                let parked = Ends(Arc::clone(&log), "parked");
+                actor::spawn(async move {
+                    let _parked = parked;
+                    actor::link(daemon);
+                    actor::monitor(daemon).await
+                });
+                // Queued: it has some way to go, and goes it.
+                let queued = Ends(Arc::clone(&log), "queued");
+                actor::spawn(async move {
+                    for _ in 0..100 {
+                        yield_now().await;
+                    }
+                    queued.0.lock().unwrap().push("finished");
+                });
+                1
+            }
+        });
+        assert_eq!(results.unwrap(), [1, 2]);
+        let mut ends = ends.lock().unwrap().clone();
+        assert_eq!(ends[..2], ["finished", "queued"], "before anything is stopped");
+        ends[2..].sort_unstable();
+        assert_eq!(ends[2..], ["daemon", "parked"]);
+    });
+}

@@ -99,6 +99,9 @@ fn a_failed_child_is_started_again_on_its_core_under_a_new_pid() {
                 ("worker", Some(second.erase()), ChildState::Up)
             );
             assert_eq!((child.restarts, child.core), (1, Some(core)));
+            let info = soon(actor::actor_info(second)).await.unwrap().unwrap();
+            assert_eq!(info.label.as_deref(), Some("worker"));
+            assert_eq!(info.supervisor, Some(supervisor.pid().erase()));
             assert!(soon(supervisor.shutdown()).await.is_empty());
             assert_eq!(place.pid(), None);
             assert_eq!(log.take(), ["+worker", "-worker", "+worker", "-worker"]);

@@ -1,5 +1,4 @@
 //! A message timer fires once or is taken back once, and whoever takes it back is told which.
-#![cfg(feature = "pool")]
 
 mod support;
 

@@ -143,8 +143,9 @@ async fn stir(
 ) {
     for number in 0..24 {
         let (theirs, traps) = (Arc::clone(&book), random.below(3) == 0);
-        let settled =
-            handle().spawn_on(cores[number % 3], move || async move { drop(settle(&theirs, traps)) });
+        let settled = handle().spawn_on(cores[number % 3], move || async move {
+            settle(&theirs, traps);
+        });
         settled.unwrap().await.unwrap();
     }
     let steps = 150 + random.below(150);

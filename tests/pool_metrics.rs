@@ -18,7 +18,7 @@ mod support;
 #[cfg(feature = "metrics")]
 mod published {
     use std::collections::HashMap;
-    use std::sync::OnceLock;
+    use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
     use std::time::Duration;
 
     use corelet::pool::{METRICS, Pool, ShardStats};
@@ -27,7 +27,14 @@ mod published {
 
     use crate::support::{Memory, on_cores, poll_once, poll_until, set, shard, soon};
 
-    /// One recorder for the process; tests are told apart by their pool's id.
+    /// Reading takes the counts of all pools out of the recorder, so tests take turns.
+    fn alone() -> MutexGuard<'static, ()> {
+        static TURN: Mutex<()> = Mutex::new(());
+        recorder();
+        TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One recorder for the process.
     fn recorder() -> &'static Snapshotter {
         static SNAPSHOTTER: OnceLock<Snapshotter> = OnceLock::new();
         SNAPSHOTTER.get_or_init(|| {
@@ -115,7 +122,7 @@ mod published {
 
     #[test]
     fn a_scheduler_panic_reads_as_one_failure() {
-        recorder();
+        let _alone = alone();
         on_cores(2, async move |runtime, cores| {
             let memory = Memory::default();
             let script = memory.0.clone();
@@ -134,7 +141,7 @@ mod published {
 
     #[test]
     fn what_is_published_is_what_the_stats_say() {
-        recorder();
+        let _alone = alone();
         on_cores(1, async move |runtime, cores| {
             let builder = Pool::builder(Memory::default()).slots_per_core(2).max_waiters(2);
             let pool = builder.warn_slow_acquires(Duration::ZERO).build(&runtime).unwrap();

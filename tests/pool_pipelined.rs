@@ -536,7 +536,8 @@ fn a_socket_whose_time_has_come_is_replaced_while_calls_go_on() {
         let upstream = Upstream::start(echo_frames);
         let connector = FramedConnector::new(TcpConnector::new(upstream.address), || Frames);
         let builder = Pool::builder(connector).max_lifetime(Duration::from_millis(20));
-        let pool = builder.slots_per_core(1).leases_per_slot(4).pipelined().build(&runtime).unwrap();
+        // Its time may come between the two acquires: the second must not have to wait for what the first one holds.
+        let pool = builder.slots_per_core(2).leases_per_slot(4).pipelined().build(&runtime).unwrap();
         let session = pool.handle();
         let mut id = 0;
         while upstream.accepted() < 4 {

@@ -80,7 +80,9 @@ fn leases_that_begin_together_share_the_socket_that_is_being_opened() {
         for acquire in acquires {
             leases.push(soon(acquire).await.unwrap());
         }
-        assert_eq!((memory.0.connects(), memory.0.peak()), (3, 3));
+        // Two of the three are enough for these; the third may still be opening.
+        poll_until(async || memory.0.peak() == 3).await;
+        assert_eq!(memory.0.connects(), 3);
         drop(leases);
         pool.close().await;
         assert_eq!(memory.0.live(), 0);

@@ -11,7 +11,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use common::{PATIENCE, cores, on_core, within};
-use corelet::runtime::{JoinHandle, RawPid, current_core, current_task, sleep, spawn, timeout, yield_now};
+use corelet::runtime::{
+    Core, JoinHandle, RawPid, current_core, current_task, sleep, spawn, timeout, yield_now,
+};
 
 /// Counts its drops.
 #[derive(Clone, Default)]
@@ -457,10 +459,18 @@ fn the_wake_slot_can_be_switched_at_run_time() {
     let (_handle, mut guests) = cores(1).build_guests().unwrap();
     let mut core = guests.remove(0).start().unwrap();
     assert_eq!(core.block_on(wake_two()).unwrap(), ["C", "A", "B"]);
+    let slot = |core: &Core| (core.stats().executor.slot_hits, core.stats().executor.slot_displaced);
+    assert_eq!(slot(&core), (0, 0));
     core.set_wake_slot(true);
     assert_eq!(core.block_on(wake_two()).unwrap(), ["B", "C", "A"]);
+    let counted = slot(&core);
+    assert!(
+        counted.0 >= 1 && counted.1 >= 1,
+        "one ran from the slot, and pushed one out before: {counted:?}"
+    );
     core.set_wake_slot(false);
     assert_eq!(core.block_on(wake_two()).unwrap(), ["C", "A", "B"]);
+    assert_eq!(slot(&core), counted);
 }
 
 #[test]

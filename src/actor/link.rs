@@ -155,8 +155,8 @@ fn take_effect(local: &Rc<Local>, to: RawPid, from: RawPid, reason: ExitReason) 
     }
 }
 
-/// Tells an actor to end, in the name of its supervisor: one that traps exits receives that as a message, any other is
-/// stopped.
+/// Tells an actor to end, in the name of its supervisor: one that ends of its own doing is asked to, one that traps exits
+/// receives that as a message, any other is stopped.
 pub(super) fn shut_down(to: RawPid, from: RawPid) {
     match context::with(|local| (local.id() == to.core()).then(|| Rc::clone(local))).flatten() {
         Some(local) => take_shutdown(&local, to, from),
@@ -167,7 +167,8 @@ pub(super) fn shut_down(to: RawPid, from: RawPid) {
 
 fn take_shutdown(local: &Rc<Local>, to: RawPid, from: RawPid) {
     let process = Process::find(local, to).flatten();
-    if !process.is_some_and(|process| trap(&process, from, &ExitReason::Stopped)) {
+    let tell = |process: Rc<Process>| process.ask_to_end(local) || trap(&process, from, &ExitReason::Stopped);
+    if !process.is_some_and(tell) {
         local.executor().stop(to);
     }
 }

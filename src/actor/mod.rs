@@ -58,6 +58,7 @@ mod call;
 pub mod channel;
 mod exit;
 pub mod group;
+mod infos;
 mod introspect;
 mod kit;
 mod link;

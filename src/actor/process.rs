@@ -23,11 +23,21 @@ use crate::runtime::{RawPid, context};
 
 pub(crate) struct Process {
     pid: RawPid,
-    /// It should end of its own doing, if it is of a kind that looks.
-    asked_to_end: Cell<bool>,
+    manners: Cell<Manners>,
     /// Where mail goes: one queue for each type of message.
     mail: RefCell<SmallVec<[Rc<dyn AnyQueue>; 1]>>,
     bonds: OnceCell<Box<Bonds>>,
+}
+
+/// How an actor takes it that it should end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manners {
+    /// It does not look: it has to be stopped.
+    None,
+    /// It looks, whenever it has been woken, and ends of its own doing.
+    Obliging,
+    /// It has been asked to.
+    Asked,
 }
 
 /// What few actors have.
@@ -56,7 +66,7 @@ impl Process {
         }
         let process = Rc::new(Process {
             pid,
-            asked_to_end: Cell::new(false),
+            manners: Cell::new(Manners::None),
             mail: RefCell::new(SmallVec::new()),
             bonds: OnceCell::new(),
         });
@@ -77,14 +87,24 @@ impl Process {
         self.bonds.get_or_init(Box::default)
     }
 
-    /// Has an actor of a kind that looks end of its own doing. Whoever calls this wakes it.
-    pub(crate) fn ask_to_end(&self) {
-        self.asked_to_end.set(true);
+    /// From now on the actor ends of its own doing when it is asked to.
+    pub(super) fn oblige(&self) {
+        self.manners.set(Manners::Obliging);
+    }
+
+    /// Asks the actor to end; false when it has to be stopped instead.
+    pub(super) fn ask_to_end(&self, local: &Local) -> bool {
+        if self.manners.get() == Manners::None {
+            return false;
+        }
+        self.manners.set(Manners::Asked);
+        local.executor().wake(self.pid.into());
+        true
     }
 
     #[inline]
-    pub(crate) fn is_asked_to_end(&self) -> bool {
-        self.asked_to_end.get()
+    pub(super) fn is_asked_to_end(&self) -> bool {
+        self.manners.get() == Manners::Asked
     }
 
     /// Mail of type `M` goes to `queue` from now on, which this keeps open.

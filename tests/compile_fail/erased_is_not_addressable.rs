@@ -1,7 +1,9 @@
-use corelet::actor::{Pid, send_to};
+use corelet::actor::{Addressable, Pid, send_to};
 
-fn send(pid: Pid) {
-    let _ = send_to(pid, "a text");
+fn send<A: Addressable>(pid: Pid<A>, message: A::Msg) {
+    let _ = send_to(pid, message);
 }
 
-fn main() {}
+fn main() {
+    let _ = send::<corelet::actor::Erased>;
+}

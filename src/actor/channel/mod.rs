@@ -53,8 +53,6 @@ mod queue;
 mod receiver;
 mod selective;
 mod sender;
-#[cfg(test)]
-mod tests;
 
 use std::rc::Rc;
 

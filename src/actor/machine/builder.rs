@@ -4,15 +4,54 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::Machine;
-use super::infos::Infos;
 use super::run::live;
 use crate::actor::channel::{Queue, Receiver};
+use crate::actor::infos::Infos;
 use crate::actor::pid::Pid;
 use crate::actor::process::Process;
 use crate::actor::spawn::spawn;
 use crate::runtime::context;
 
 /// Builds a machine; from [`machine::build`](super::build).
+///
+/// ```
+/// use corelet::actor::channel;
+/// use corelet::actor::machine::{self, Context, Machine, Next};
+/// # use corelet::actor::{Addressable, Reply, call};
+/// # use corelet::runtime::{Cores, Runtime};
+/// # struct Lamp;
+/// # impl Addressable for Lamp {
+/// #     type Msg = Reply<bool>;
+/// # }
+///
+/// impl Machine for Lamp {
+///     type State = bool;
+///     type Timeout = std::convert::Infallible;
+///     type Info = ();
+///
+///     /// The switch.
+///     fn info(&mut self, lit: &bool, _: (), _: &mut Context<Self>) -> Next<bool> {
+///         Next::To(!lit)
+///     }
+/// #   fn handle(&mut self, lit: &bool, reply: Reply<bool>, _: &mut Context<Self>) -> Next<bool> {
+/// #       reply.send(*lit);
+/// #       Next::Stay
+/// #   }
+/// #   fn timeout(&mut self, _: &bool, timeout: Self::Timeout, _: &mut Context<Self>) -> Next<bool> {
+/// #       match timeout {}
+/// #   }
+///     // ...
+/// }
+///
+/// # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+/// # runtime.block_on(|| async {
+/// let (switch, switched) = channel::unbounded::<()>();
+/// let lamp = machine::build(Lamp, false).with_info(switched).bounded(64).start();
+/// switch.send(()).unwrap();
+/// assert_eq!(call(lamp, |reply| reply).await, Ok(true));
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a builder starts nothing by itself"]
 pub struct Builder<M: Machine> {
     machine: M,

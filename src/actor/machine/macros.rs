@@ -191,7 +191,8 @@ macro_rules! machine {
             }
         )*
 
-        #[allow(unused_variables)]
+        // A row may well diverge, and need not use what the context has.
+        #[allow(unused_variables, unreachable_code, clippy::diverging_sub_expression)]
         impl $crate::actor::machine::Machine for $Machine {
             type State = $State;
             type Timeout = $crate::machine!(@type $($Timeout)?);

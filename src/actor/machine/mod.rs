@@ -129,7 +129,6 @@ mod behaviour;
 mod builder;
 mod context;
 mod engine;
-mod infos;
 mod macros;
 mod run;
 mod timeouts;
@@ -139,6 +138,7 @@ pub use builder::Builder;
 pub use context::Context;
 
 use super::channel::Receiver;
+use super::infos::Infos;
 use super::pid::Pid;
 
 /// Starts a machine on the current core, detached, with a mailbox that has no bound. It lives until it is stopped or stops itself.
@@ -179,5 +179,5 @@ pub fn build<M: Machine>(machine: M, initial: M::State) -> Builder<M> {
 /// # Panics
 /// When not polled in a task of a core.
 pub async fn run<M: Machine>(machine: M, initial: M::State, inbox: Receiver<M::Msg>) {
-    run::live(machine, initial, infos::Infos::new(), inbox).await;
+    run::live(machine, initial, Infos::new(), inbox).await;
 }

@@ -6,9 +6,9 @@ use std::task::{self, Poll};
 
 use super::Machine;
 use super::engine::{Engine, Step};
-use super::infos::Infos;
 use super::timeouts::{Order, TimeoutId};
 use crate::actor::channel::{Queue, Receiver};
+use crate::actor::infos::Infos;
 use crate::actor::pid::Pid;
 use crate::actor::spawn::{exit, own_process};
 use crate::runtime::local::{Due, Local};

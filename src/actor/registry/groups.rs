@@ -113,6 +113,13 @@ impl Groups {
 }
 
 #[cfg(test)]
+impl Groups {
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.joined.is_empty()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::runtime::{CoreId, Incarnation, NodeId, RawPid};
@@ -132,10 +139,7 @@ mod tests {
     }
 
     fn assert_empty(groups: &Groups) {
-        assert!(
-            groups.groups.is_empty() && groups.joined.is_empty(),
-            "nothing is left of a group without members"
-        );
+        assert!(groups.is_empty(), "nothing is left of a group without members");
     }
 
     #[test]

@@ -82,10 +82,16 @@ impl Tables {
     pub(super) fn send<M: Send + 'static>(&self, name: &str, message: M) -> Result<(), SendError<M>> {
         let found = self.names.lock().channel(name);
         match found {
-            Ok(sender) => sender.send(message),
+            Ok((_, sender)) => sender.send(message),
             Err(Missing::Channel) => Err(SendError::NoChannel(message)),
             Err(Missing::Holder { .. }) => Err(SendError::Unresolved(message)),
         }
+    }
+
+    /// The live holder of a name, and a sender to it.
+    pub(super) fn reach<M: 'static>(&self, name: &str) -> Option<(RawPid, Sender<M>)> {
+        let found = self.names.lock().channel(name);
+        found.ok()
     }
 
     /// Enters a live actor of the current core into a group.
@@ -141,5 +147,33 @@ impl Tables {
 
     fn member(&self, pid: RawPid) -> Member {
         Member { node: self.node, incarnation: self.incarnation, pid: pid.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tables;
+    use crate::actor::{self, Name, channel, group};
+    use crate::runtime::{Simulation, handle};
+
+    #[test]
+    fn nothing_is_left_of_actors_that_have_ended_though_nobody_asks_for_them() {
+        Simulation::new(1, 1)
+            .block_on(|| async {
+                let runtime = handle();
+                let ends = actor::spawn(async {
+                    let (_sender, inbox) = channel::unbounded();
+                    actor::register(Name::<u8>::new("a"), &inbox).unwrap();
+                    actor::register(Name::<u8>::new("b"), &inbox).unwrap();
+                    let me = actor::myself().unwrap();
+                    group::join("a", me);
+                    group::join("b", me);
+                });
+                actor::monitor(ends).await;
+                let tables = Tables::of(&runtime);
+                assert!(tables.names.lock().is_empty());
+                assert!(tables.groups.lock().is_empty());
+            })
+            .unwrap();
     }
 }

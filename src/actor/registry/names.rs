@@ -79,10 +79,11 @@ impl Names {
         self.live(name).map(|bound| bound.holder)
     }
 
-    /// A sender to the live holder.
-    pub(super) fn channel<M: 'static>(&mut self, name: &str) -> Result<Sender<M>, Missing> {
+    /// The live holder, and a sender to it.
+    pub(super) fn channel<M: 'static>(&mut self, name: &str) -> Result<(RawPid, Sender<M>), Missing> {
         let bound = self.live(name).map_err(|stale| Missing::Holder { _stale: stale })?;
-        bound.channels.iter().find_map(|kept| kept.downcast_ref()).cloned().ok_or(Missing::Channel)
+        let sender: Option<&Sender<M>> = bound.channels.iter().find_map(|kept| kept.downcast_ref());
+        sender.map(|sender| (bound.holder, sender.clone())).ok_or(Missing::Channel)
     }
 
     /// Frees a name.
@@ -130,6 +131,13 @@ impl Binding {
 }
 
 #[cfg(test)]
+impl Names {
+    pub(super) fn is_empty(&self) -> bool {
+        self.bindings.is_empty() && self.held.is_empty()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::actor::channel;
@@ -140,10 +148,7 @@ mod tests {
     }
 
     fn assert_empty(names: &Names) {
-        assert!(
-            names.bindings.is_empty() && names.held.is_empty(),
-            "nothing is left of names that nobody has"
-        );
+        assert!(names.is_empty(), "nothing is left of names that nobody has");
     }
 
     /// Runs `test` with a sender, which only a core can make.
@@ -185,7 +190,7 @@ mod tests {
             assert_eq!(names.forget(one.0).len(), 0);
             assert_eq!(names.holder("a").ok(), Some(two.0));
             assert!(matches!(names.channel::<u16>("a"), Err(Missing::Channel)));
-            assert!(names.channel::<u8>("a").is_ok_and(|found| found.same_channel(&sender)));
+            assert!(names.channel::<u8>("a").is_ok_and(|found| found.1.same_channel(&sender)));
             assert_eq!(names.forget(two.0).len(), 1);
             assert_empty(&names);
         });

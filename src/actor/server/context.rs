@@ -1,6 +1,6 @@
 //! What a callback knows of its server.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub struct Context<S: Server> {
     process: Rc<Process>,
     stops: Cell<bool>,
     /// Made for the first watcher.
-    downs: RefCell<Option<DownArm>>,
+    downs: Cell<Option<Box<DownArm>>>,
     server: PhantomData<fn() -> S>,
 }
 
@@ -26,7 +26,7 @@ impl<S: Server> Context<S> {
     /// That of the calling task.
     pub(super) fn of_this_task() -> Context<S> {
         let (_, process) = own_process();
-        Context { process, stops: Cell::new(false), downs: RefCell::new(None), server: PhantomData }
+        Context { process, stops: Cell::new(false), downs: Cell::new(None), server: PhantomData }
     }
 
     /// The server's address. It does not keep the server running.
@@ -41,7 +41,10 @@ impl<S: Server> Context<S> {
 
     /// Adds and ends watches over other actors, whose ends then come to [`handle_down`](Server::handle_down).
     pub fn watcher(&self) -> Watcher {
-        self.downs.borrow_mut().get_or_insert_with(DownArm::new).watcher()
+        let downs = self.downs.take().unwrap_or_else(|| Box::new(DownArm::new()));
+        let watcher = downs.watcher();
+        self.downs.set(Some(downs));
+        watcher
     }
 
     /// The server has stopped itself.
@@ -56,18 +59,24 @@ impl<S: Server> Context<S> {
         self.process.is_asked_to_end()
     }
 
-    /// The next end of a watched actor.
+    /// Ready when there is an end to be taken.
     #[inline]
-    pub(super) fn poll_down(&self, cx: &mut task::Context<'_>) -> Poll<Down> {
-        let mut downs = self.downs.borrow_mut();
-        let Some(arm) = &*downs else { return Poll::Pending };
-        if arm.is_over() {
-            let over = downs.take();
-            drop(downs);
-            drop(over);
+    pub(super) fn poll_down(&self, cx: &mut task::Context<'_>) -> Poll<()> {
+        let Some(mut downs) = self.downs.take() else { return Poll::Pending };
+        if downs.is_over() {
             return Poll::Pending;
         }
-        arm.poll(cx)
+        let polled = downs.poll(cx);
+        self.downs.set(Some(downs));
+        polled
+    }
+
+    /// The end that [`poll_down`](Context::poll_down) has found.
+    pub(super) fn take_down(&self) -> Option<Down> {
+        let mut downs = self.downs.take()?;
+        let down = downs.take();
+        self.downs.set(Some(downs));
+        down
     }
 }
 

@@ -84,10 +84,11 @@
 //! Never: handle two messages at a time, look at a message before an older one of its sender, or keep a caller waiting for
 //! a server that has ended.
 
-mod arms;
 mod behaviour;
 mod builder;
+mod child;
 mod context;
+mod named;
 mod reference;
 mod request;
 mod serve;
@@ -99,7 +100,9 @@ use std::panic::resume_unwind;
 
 pub use behaviour::Server;
 pub use builder::Builder;
+pub use child::child;
 pub use context::Context;
+pub use named::{Nameless, ServerName, call, call_timeout, cast, shutdown, whereis};
 pub use reference::ServerRef;
 pub use request::Request;
 pub use watcher::Watcher;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::request::{Kind, Request};
+use super::request::Request;
 use super::shutdown::shutdown;
 use super::{CallError, Server};
 use crate::actor::channel::Sender;
@@ -72,10 +72,7 @@ impl<S: Server> ServerRef<S> {
         let (reply, answer) = reply();
         match self.inbox.send(Request::call(call, reply)) {
             Ok(()) => Ok(answer),
-            Err(refused) => Err(refused.map(|request| match request.0 {
-                Kind::Call(call, _) => call,
-                Kind::Cast(_) => unreachable!("what was sent comes back"),
-            })),
+            Err(refused) => Err(refused.map(Request::into_call)),
         }
     }
 
@@ -86,12 +83,7 @@ impl<S: Server> ServerRef<S> {
     /// bounded and full.
     #[inline]
     pub fn cast(&self, cast: S::Cast) -> Result<(), SendError<S::Cast>> {
-        self.inbox.send(Request::cast(cast)).map_err(|refused| {
-            refused.map(|request| match request.0 {
-                Kind::Cast(cast) => cast,
-                Kind::Call(..) => unreachable!("what was sent comes back"),
-            })
-        })
+        self.inbox.send(Request::cast(cast)).map_err(|refused| refused.map(Request::into_cast))
     }
 
     /// The server's address.

@@ -56,6 +56,24 @@ impl<S: Server> Request<S> {
     pub fn cast(cast: S::Cast) -> Request<S> {
         Request(Kind::Cast(cast))
     }
+
+    /// What was asked, of a request that came back.
+    #[cold]
+    pub(super) fn into_call(self) -> S::Call {
+        match self.0 {
+            Kind::Call(call, _) => call,
+            Kind::Cast(_) => unreachable!("what was sent comes back"),
+        }
+    }
+
+    /// What was told, of a request that came back.
+    #[cold]
+    pub(super) fn into_cast(self) -> S::Cast {
+        match self.0 {
+            Kind::Cast(cast) => cast,
+            Kind::Call(..) => unreachable!("what was sent comes back"),
+        }
+    }
 }
 
 impl<S: Server> fmt::Debug for Request<S> {

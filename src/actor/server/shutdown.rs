@@ -16,7 +16,7 @@ pub(super) async fn shutdown(pid: RawPid) -> ExitReason {
     end.await.reason
 }
 
-/// Asks an actor to end when it next looks: from any thread, ahead of its mail. Only servers look.
+/// Asks an actor to end when it next looks: from any thread, ahead of its mail. One that does not look is stopped.
 fn ask_to_end(pid: RawPid) {
     let here = context::with(|local| (local.id() == pid.core()).then(|| Rc::clone(local))).flatten();
     match here {
@@ -26,10 +26,9 @@ fn ask_to_end(pid: RawPid) {
     }
 }
 
-fn ask_here(local: &Rc<Local>, pid: RawPid) {
-    if let Some(Some(process)) = Process::find(local, pid) {
-        process.ask_to_end();
-        local.executor().wake(pid.into());
+fn ask_here(local: &Local, pid: RawPid) {
+    if !Process::find(local, pid).flatten().is_some_and(|process| process.ask_to_end(local)) {
+        local.executor().stop(pid);
     }
 }
 

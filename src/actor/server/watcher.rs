@@ -46,33 +46,75 @@ impl fmt::Debug for Watcher {
 ///
 /// # Drop
 /// Ends them all.
-pub(super) struct DownArm(Rc<Watches>);
+pub(super) struct DownArm {
+    watches: Rc<Watches>,
+    /// Found, and not taken yet.
+    found: Option<Down>,
+}
 
 impl DownArm {
     pub(super) fn new() -> DownArm {
-        DownArm(Rc::new(RefCell::new(Some(Monitors::new()))))
+        DownArm { watches: Rc::new(RefCell::new(Some(Monitors::new()))), found: None }
     }
 
     pub(super) fn watcher(&self) -> Watcher {
-        Watcher(Rc::clone(&self.0))
+        Watcher(Rc::clone(&self.watches))
     }
 
     /// Nothing can come any more: there are no watches, and nobody to add one.
     pub(super) fn is_over(&self) -> bool {
-        Rc::strong_count(&self.0) == 1 && self.0.borrow().as_ref().is_none_or(Monitors::is_empty)
+        let watches = &self.watches;
+        Rc::strong_count(watches) == 1 && watches.borrow().as_ref().is_none_or(Monitors::is_empty)
     }
 
-    /// The next end of a watched actor.
-    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<Down> {
-        match &mut *self.0.borrow_mut() {
-            Some(monitors) => monitors.poll_recv(cx),
+    /// Finds the next end of a watched actor.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut *self.watches.borrow_mut() {
+            Some(monitors) => monitors.poll_recv(cx).map(|down| self.found = Some(down)),
             None => Poll::Pending,
         }
+    }
+
+    /// What was found.
+    pub(super) fn take(&mut self) -> Option<Down> {
+        self.found.take()
     }
 }
 
 impl Drop for DownArm {
     fn drop(&mut self) {
-        drop(self.0.take());
+        drop(self.watches.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::spawn;
+    use crate::runtime::{Cores, Runtime};
+
+    #[test]
+    fn the_arm_is_over_when_neither_a_watch_nor_a_watcher_is_left() {
+        let runtime = Runtime::builder().cores(Cores::Count(1)).pinned(false).build().unwrap();
+        let test = || async {
+            let mut arm = DownArm::new();
+            assert!(arm.is_over());
+            let (watcher, watched) = (arm.watcher(), spawn(async {}));
+            let second = watcher.clone();
+            watcher.watch(watched);
+            drop(watcher);
+            second.watch(watched);
+            drop(second);
+            assert!(!arm.is_over(), "a watch is left");
+            std::future::poll_fn(|cx| arm.poll(cx)).await;
+            assert!(arm.take().is_some_and(|down| down.pid == watched) && arm.take().is_none());
+            assert!(arm.is_over());
+            let watcher = arm.watcher();
+            assert!(!arm.is_over(), "a watcher is left");
+            drop(arm);
+            watcher.watch(watched);
+            assert!(!watcher.unwatch(watched), "the server has ended");
+        };
+        runtime.block_on(test).unwrap();
     }
 }

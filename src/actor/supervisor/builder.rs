@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::handle::{SupervisorError, SupervisorRef};
-use super::plan::Policy;
-use super::policy::{Backoff, Intensity, Strategy};
+use super::policy::{Backoff, Intensity, Policy, Strategy};
 use super::spec::ChildSpec;
 use super::{Supervisor, nursery};
 use crate::actor::process::Process;

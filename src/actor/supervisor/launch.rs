@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::Supervisor;
 use super::handle::{Order, Request};
 use super::plan::Key;
-use super::spec::Start;
+use super::spec::{ChildSpec, Start};
 use crate::actor::channel::Queue;
 use crate::actor::exit::{Down, ExitReason};
 use crate::actor::pid::Pid;
@@ -17,19 +17,19 @@ use crate::actor::process::Process;
 use crate::actor::send::send_to;
 use crate::actor::watch::{FarDown, FarKey, Place, Sink, await_far, watch};
 use crate::runtime::local::Local;
-use crate::runtime::mesh::{self, Letter};
+use crate::runtime::mesh::{Letter, Mail};
 use crate::runtime::{CoreId, RawPid, context};
 
 /// What a child knows of where it comes from.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cradle {
+pub(in crate::actor) struct Cradle {
     pub(super) supervisor: Pid<Supervisor>,
     pub(super) key: Key,
 }
 
 impl Cradle {
     /// The calling child has started.
-    pub(super) fn started(self) {
+    pub(in crate::actor) fn started(self) {
         if let Some(pid) = context::current_task() {
             // A supervisor that has ended has stopped its children, also this one.
             let _ = send_to(self.supervisor, Request(Order::Started { key: self.key, pid }));
@@ -69,31 +69,38 @@ impl Drop for Newborn {
 pub(super) fn launch(
     local: &Rc<Local>,
     cradle: Cradle,
-    core: Option<CoreId>,
-    start: &Arc<dyn Start>,
+    spec: &ChildSpec,
     ends: &Rc<Queue<(u64, Down)>>,
 ) -> (Option<RawPid>, Place) {
     let sink = Sink::Tagged(Rc::clone(ends), cradle.key);
-    match core.filter(|core| *core != local.id()) {
+    let (id, start) = (Arc::clone(&spec.id), Arc::clone(&spec.start));
+    match spec.core.filter(|core| *core != local.id()) {
         None => {
             let pid = start.spawn(cradle);
-            own(local, pid, cradle.supervisor);
+            own(local, pid, cradle.supervisor, Some(&id));
             (Some(pid), watch(local, pid, sink))
         }
         Some(core) => {
             let watch = await_far(local, sink);
-            let launch = Launch { core, cradle, watch, start: Arc::clone(start), launched: false };
-            // One that does not arrive says so as it is dropped.
-            drop(mesh::post(core, launch));
+            let launch = Launch { core, cradle, id, watch, start, launched: false };
+            // One that does not arrive says so as it is dropped. By the runtime and not by the id alone, which a core of
+            // another runtime may have by now.
+            match local.runtime().mailbox(core) {
+                Ok(mailbox) => drop(mailbox.send(Mail::Letter(Box::new(launch)))),
+                Err(_) => drop(launch),
+            }
             (None, Place::Far(watch))
         }
     }
 }
 
-/// Notes down in a child whose it is.
-pub(super) fn own(local: &Rc<Local>, pid: RawPid, supervisor: Pid<Supervisor>) {
+/// Notes down in a child whose it is, and what it is called if it is called something.
+pub(super) fn own(local: &Rc<Local>, pid: RawPid, supervisor: Pid<Supervisor>, id: Option<&Arc<str>>) {
     if let Some(process) = Process::of(local, pid) {
         process.bonds().supervisor.set(Some(supervisor.raw()));
+        if let Some(id) = id {
+            process.set_label(Arc::clone(id));
+        }
     }
 }
 
@@ -101,6 +108,7 @@ pub(super) fn own(local: &Rc<Local>, pid: RawPid, supervisor: Pid<Supervisor>) {
 struct Launch {
     core: CoreId,
     cradle: Cradle,
+    id: Arc<str>,
     watch: FarKey,
     start: Arc<dyn Start>,
     launched: bool,
@@ -111,7 +119,7 @@ impl Letter for Launch {
         let local = context::current();
         let pid = self.start.spawn(self.cradle);
         self.launched = true;
-        own(&local, pid, self.cradle.supervisor);
+        own(&local, pid, self.cradle.supervisor, Some(&self.id));
         match Process::of(&local, pid) {
             Some(process) => process.bonds().watchers.add_far(self.watch),
             None => FarDown { key: self.watch, pid, reason: ExitReason::CoreEnded }.post(),

@@ -83,6 +83,9 @@ pub use handle::{ChildError, ChildInfo, ChildState, Request, SupervisorError, Su
 pub use policy::{Restart, Shutdown, Strategy};
 pub use spec::{ChildKind, ChildOutput, ChildRef, ChildSpec};
 
+pub(super) use launch::Cradle;
+pub(super) use spec::Start;
+
 use self::handle::Order;
 use self::launch::{Newborn, own};
 use super::pid::{Addressable, Pid};
@@ -115,7 +118,7 @@ impl Supervisor {
 #[track_caller]
 pub fn spawn_under<F: Future + 'static>(supervisor: SupervisorRef, future: F) -> Pid {
     let pid = spawn(future);
-    own(&context::current(), pid.raw(), supervisor.pid());
+    own(&context::current(), pid.raw(), supervisor.pid(), None);
     // Dropped by a supervisor that has ended, and the actor is stopped.
     drop(send_to(supervisor.pid(), Request(Order::Adopt { child: Newborn::new(pid.raw()) })));
     pid

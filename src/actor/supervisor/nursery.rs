@@ -277,7 +277,7 @@ impl Nursery {
         let Some(ward) = self.wards.get_mut(&key) else { return };
         let Some(spec) = &ward.spec else { unreachable!("an adopted child is not started") };
         let cradle = Cradle { supervisor: self.me, key };
-        (ward.pid, ward.place) = launch(&self.local, cradle, spec.core, &spec.start, &self.ends);
+        (ward.pid, ward.place) = launch(&self.local, cradle, spec, &self.ends);
     }
 
     fn started(&mut self, key: Key, pid: RawPid) {

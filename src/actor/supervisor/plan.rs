@@ -8,98 +8,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::policy::{Backoff, Failures, Intensity, Restart, Shutdown, Strategy};
+use super::policy::{Failures, Policy, Restart, Shutdown, Strategy};
 use crate::actor::ExitReason;
 
+mod child;
+mod step;
 #[cfg(test)]
 mod tests;
 
+pub(super) use child::{Child, Fate, Stage, State};
+pub(super) use step::{End, Step};
+
 /// Names a child; later ones have greater keys.
 pub(super) type Key = u64;
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Policy {
-    pub(super) strategy: Strategy,
-    pub(super) intensity: Intensity,
-    pub(super) backoff: Backoff,
-}
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Start(Key),
-    /// Tell it to end.
-    Stop(Key),
-    /// It has been told for long enough.
-    Force(Key),
-    /// It does not end: whoever waits for that is to be told.
-    Overdue(Key),
-    /// Nobody runs any more, but for those overdue.
-    Finish(End),
-}
-
-/// Why a supervisor ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// It was told to.
-    Ordered,
-    /// A child failed in its first start.
-    StartFailed { id: Arc<str>, reason: ExitReason },
-    /// A child failed once too often.
-    GaveUp { id: Arc<str>, reason: ExitReason },
-}
-
-/// What became of a child that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It will be started again.
-    Again,
-    /// It stays down.
-    Down,
-    /// It left the list.
-    Gone,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Down,
-    /// Down until then.
-    Waiting(Instant),
-    Starting,
-    /// Since then.
-    Up(Instant),
-    /// And when that has taken too long.
-    Stopping(Stage, Option<Instant>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    Told,
-    Forced,
-    Overdue,
-}
-
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
-pub(super) struct Child {
-    pub(super) id: Arc<str>,
-    restart: Restart,
-    shutdown: Shutdown,
-    pub(super) state: State,
-    /// It should run.
-    wanted: bool,
-    /// Has been up.
-    born: bool,
-    /// Somebody waits for this start: it is not tried again.
-    asked: bool,
-    /// Leaves the list when it is down.
-    leaves: bool,
-    /// What its next pause starts from, after a failure.
-    pause: Option<Duration>,
-    pub(super) restarts: u32,
-}
 
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]

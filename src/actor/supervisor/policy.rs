@@ -59,6 +59,14 @@ impl Shutdown {
     }
 }
 
+/// What a supervisor goes by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Policy {
+    pub(super) strategy: Strategy,
+    pub(super) intensity: Intensity,
+    pub(super) backoff: Backoff,
+}
+
 /// How many restarts within how long are too many.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Intensity {

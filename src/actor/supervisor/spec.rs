@@ -98,7 +98,7 @@ impl ChildSpec {
         ChildSpec::made(id.into(), ChildKind::Supervisor, Arc::new(start)).shutdown(Shutdown::Unlimited)
     }
 
-    fn made(id: Arc<str>, kind: ChildKind, start: Arc<dyn Start>) -> ChildSpec {
+    pub(in crate::actor) fn made(id: Arc<str>, kind: ChildKind, start: Arc<dyn Start>) -> ChildSpec {
         let (restart, shutdown) = (Restart::default(), Shutdown::default());
         ChildSpec { id, core: None, restart, shutdown, kind, start }
     }
@@ -115,7 +115,8 @@ impl ChildSpec {
         self
     }
 
-    /// The core it runs on; by default its supervisor's. When that core has ended, each start there fails.
+    /// The core it runs on, of the supervisor's runtime; by default its supervisor's. When that core has ended, each start there
+    /// fails.
     pub fn on(mut self, core: CoreId) -> ChildSpec {
         self.core = Some(core);
         self
@@ -147,6 +148,16 @@ impl<A> ChildRef<A> {
     /// A place for one child's pid.
     pub fn new() -> ChildRef<A> {
         ChildRef { raw: Arc::new(ArcSwapOption::const_empty()), kind: PhantomData }
+    }
+
+    /// The calling actor is the child.
+    pub(in crate::actor) fn set_to_myself(&self) {
+        self.raw.store(context::current_task().map(Arc::new));
+    }
+
+    /// There is no child.
+    pub(in crate::actor) fn clear(&self) {
+        self.raw.store(None);
     }
 
     /// The child, as it lives now.
@@ -236,7 +247,7 @@ where
 }
 
 /// Starts a child on the current core, again and again.
-pub(super) trait Start: Send + Sync {
+pub(in crate::actor) trait Start: Send + Sync {
     fn spawn(&self, cradle: Cradle) -> RawPid;
     /// The life that it started has ended.
     fn ended(&self) {}
@@ -270,12 +281,12 @@ where
     Out: ChildOutput,
 {
     fn spawn(&self, cradle: Cradle) -> RawPid {
-        let (start, place) = (Arc::clone(&self.start), Arc::clone(&self.place.raw));
+        let (start, place) = (Arc::clone(&self.start), self.place.clone());
         let queue = Rc::new(Queue::new(usize::MAX));
         let inbox = Receiver::new(Rc::clone(&queue));
         let task = context::spawn(async move {
             let started = || {
-                place.store(context::current_task().map(Arc::new));
+                place.set_to_myself();
                 cradle.started();
             };
             live(start(inbox), started).await
@@ -289,7 +300,7 @@ where
     }
 
     fn ended(&self) {
-        self.place.raw.store(None);
+        self.place.clear();
     }
 }
 

@@ -61,6 +61,10 @@ pub struct ExecutorStats {
     pub live: usize,
     /// Tasks ready to run now.
     pub ready: usize,
+    /// Polls of tasks that came from the wake slot.
+    pub slot_hits: u64,
+    /// Tasks that a newer wake pushed out of the wake slot, into the queue.
+    pub slot_displaced: u64,
 }
 
 /// Where the generations of each core id stand. A core that gets the id of one that has ended goes on counting, so that
@@ -332,11 +336,6 @@ impl Executor {
         self.received.set(self.received.get() + 1);
     }
 
-    #[cfg(test)]
-    pub(crate) fn received_in_this_poll(&self) -> u32 {
-        self.received.get()
-    }
-
     /// The records of this core's tasks, under a borrow: no user's code may run while they are held.
     #[inline]
     pub(crate) fn records(&self) -> Records<'_> {
@@ -381,6 +380,7 @@ impl Executor {
     }
 
     pub(crate) fn stats(&self) -> ExecutorStats {
+        let (slot_hits, slot_displaced) = self.queue.borrow().slot_counts();
         ExecutorStats {
             spawned: self.spawned.get(),
             finished: self.finished.get(),
@@ -388,6 +388,8 @@ impl Executor {
             overruns: self.overruns.get(),
             live: self.tasks.borrow().len(),
             ready: self.queue.borrow().len(),
+            slot_hits,
+            slot_displaced,
         }
     }
 }

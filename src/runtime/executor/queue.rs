@@ -14,13 +14,24 @@ pub(super) struct RunQueue<T> {
     slot: Option<T>,
     slot_enabled: bool,
     slot_run: u32,
+    /// Tasks that ran from the slot, and tasks that a newer one pushed out of it.
+    slot_hits: u64,
+    slot_displaced: u64,
     /// State of the shuffle; zero runs tasks in order.
     shuffle: u64,
 }
 
 impl<T> RunQueue<T> {
     pub(super) fn new() -> RunQueue<T> {
-        RunQueue { ready: VecDeque::new(), slot: None, slot_enabled: false, slot_run: 0, shuffle: 0 }
+        RunQueue {
+            ready: VecDeque::new(),
+            slot: None,
+            slot_enabled: false,
+            slot_run: 0,
+            slot_hits: 0,
+            slot_displaced: 0,
+            shuffle: 0,
+        }
     }
 
     #[inline]
@@ -34,6 +45,7 @@ impl<T> RunQueue<T> {
         if !self.slot_enabled {
             self.ready.push_back(task);
         } else if let Some(displaced) = self.slot.replace(task) {
+            self.slot_displaced += 1;
             self.ready.push_back(displaced);
         }
     }
@@ -42,6 +54,7 @@ impl<T> RunQueue<T> {
     pub(super) fn pop(&mut self) -> Option<T> {
         if self.slot_enabled && self.slot.is_some() && (self.slot_run < SLOT_RUN || self.ready.is_empty()) {
             self.slot_run += 1;
+            self.slot_hits += 1;
             return self.slot.take();
         }
         self.slot_run = 0;
@@ -62,6 +75,11 @@ impl<T> RunQueue<T> {
     /// Runs ready tasks in an order drawn from `seed`; zero restores first in, first out.
     pub(super) fn set_shuffle(&mut self, seed: u64) {
         self.shuffle = seed;
+    }
+
+    /// How many tasks ran from the slot, and how many were pushed out of it.
+    pub(super) fn slot_counts(&self) -> (u64, u64) {
+        (self.slot_hits, self.slot_displaced)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -113,6 +131,7 @@ mod tests {
         assert_eq!(queue.len(), 3);
         let order: Vec<u32> = std::iter::from_fn(|| queue.pop()).collect();
         assert_eq!(order, [2, 0, 1]);
+        assert_eq!(queue.slot_counts(), (1, 1));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! What the actor kit keeps on each core.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 use std::task::Waker;
 
 use slab::Slab;
 
-use super::call::Desks;
 use super::channel::{AnyQueue, ChannelKey};
+use super::desk::Desks;
 use super::timer::Timers;
 use super::watch::FarWatches;
 use crate::runtime::context;
@@ -27,6 +27,17 @@ pub(crate) struct Kit {
 struct Channel {
     generation: u32,
     queue: Rc<dyn AnyQueue>,
+}
+
+/// Borrowed by [`Kit::channels`].
+pub(crate) struct Channels<'a>(Ref<'a, Slab<Channel>>);
+
+impl Channels<'_> {
+    #[inline]
+    pub(crate) fn get(&self, key: ChannelKey) -> Option<&dyn AnyQueue> {
+        let channel = self.0.get(key.index as usize)?;
+        (channel.generation == key.generation).then_some(&*channel.queue)
+    }
 }
 
 impl Layer for Kit {
@@ -70,6 +81,12 @@ impl Kit {
         let channel =
             channels.get(key.index as usize).filter(|channel| channel.generation == key.generation)?;
         Some(Rc::clone(&channel.queue))
+    }
+
+    /// The channels that have senders, under a borrow: no user's code may run while they are held.
+    #[inline]
+    pub(crate) fn channels(&self) -> Channels<'_> {
+        Channels(self.channels.borrow())
     }
 
     pub(crate) fn remove_channel(&self, key: ChannelKey) {

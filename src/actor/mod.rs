@@ -56,6 +56,7 @@
 
 mod call;
 pub mod channel;
+mod desk;
 mod exit;
 pub mod group;
 mod infos;

@@ -1,6 +1,5 @@
 //! What a machine from a table does beyond what the door shows: states with parts, rows for several states, watches, no
 //! time-outs at all, and a supervisor above it.
-#![cfg(feature = "pool")]
 
 mod support;
 

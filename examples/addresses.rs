@@ -136,7 +136,8 @@ async fn by_name(runtime: &RuntimeHandle, core: CoreId) {
 }
 
 async fn later() {
-    let wait = Duration::from_millis(5);
+    // Long enough for all that is to be done before, also on a machine that is busy with something else.
+    let wait = Duration::from_millis(250);
     let first = recorder();
     actor::register_pid(RECORDS, first).expect("nobody has the name");
     // To this one; to whoever has the name then; and not at all.

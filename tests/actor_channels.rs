@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use corelet::actor::channel::{self, Disconnected, RecvTimeoutError, TryRecvError};
 use corelet::actor::{self, Addressable, SendError};
-use corelet::runtime::{Simulation, core_stats, sleep, spawn, yield_now};
+use corelet::runtime::{Simulation, core_stats, spawn, yield_now};
 use proptest::prelude::*;
 use support::{on_cores, poll_once, soon};
 
@@ -186,13 +186,15 @@ impl Addressable for Numbers {
 #[test]
 fn an_address_keeps_a_channel_open() {
     on_cores(1, async |_, _| {
-        let pid = actor::spawn_addr::<Numbers, _, _>(async |mut inbox| {
+        let (told, mut tells) = channel::unbounded();
+        let pid = actor::spawn_addr::<Numbers, _, _>(async move |mut inbox| {
             assert_eq!(inbox.recv_timeout(SHORT).await, Err(RecvTimeoutError::Timeout));
+            told.send(()).unwrap();
             assert_eq!(inbox.recv_match(|number| *number > 1).await, Ok(2));
             assert_eq!(inbox.recv().await, Ok(1));
         });
         let end = actor::monitor(pid);
-        sleep(2 * SHORT).await;
+        soon(tells.recv()).await.unwrap();
         actor::send_to(pid, 1).unwrap();
         actor::send_to(pid, 2).unwrap();
         assert!(!soon(end).await.reason.is_abnormal());

@@ -10,6 +10,7 @@ use std::time::Duration;
 use corelet::actor::server::{self, Context, Request, Server};
 use corelet::actor::supervisor::{ChildRef, ChildState, Shutdown, Supervisor, SupervisorError};
 use corelet::actor::{self, CallError, ExitReason, Pid, Reply};
+use corelet::runtime::{Simulation, now};
 use support::{on_cores, poll_until, soon};
 
 type Log = Arc<Mutex<Vec<&'static str>>>;
@@ -98,21 +99,29 @@ fn a_server_that_fails_is_started_anew_and_all_end_in_good_order() {
 
 #[test]
 fn a_goodbye_that_takes_too_long_is_cut_short() {
-    on_cores(1, async |_, _| {
-        let log = Log::default();
-        let place = ChildRef::new();
-        let child = {
-            let log = Arc::clone(&log);
-            server::child("stubborn", &place, move || {
-                server::build(Worker { stubborn: true, ..Worker::new("stubborn", &log) })
-            })
-            .shutdown(Shutdown::Within(Duration::from_millis(5)))
+    const LIMIT: Duration = Duration::from_millis(5);
+    for seed in 0..50 {
+        let test = async move || {
+            let log = Log::default();
+            let place = ChildRef::new();
+            let child = {
+                let log = Arc::clone(&log);
+                server::child("stubborn", &place, move || {
+                    server::build(Worker { stubborn: true, ..Worker::new("stubborn", &log) })
+                })
+                .shutdown(Shutdown::Within(LIMIT))
+            };
+            let supervisor = Supervisor::builder().child(child).start().await.unwrap();
+            let end = actor::monitor(place.pid().unwrap());
+            let begun = now();
+            assert!(supervisor.shutdown().await.is_empty(), "seed {seed}: it was stopped, not left");
+            let took = now() - begun;
+            assert!(took >= LIMIT && took < 2 * LIMIT, "seed {seed}: {took:?}");
+            assert_eq!(end.await.reason, ExitReason::Stopped);
+            assert!(log.lock().unwrap().is_empty(), "seed {seed}: it has not said goodbye");
         };
-        let supervisor = Supervisor::builder().child(child).start().await.unwrap();
-        let end = actor::monitor(place.pid().unwrap());
-        assert!(soon(supervisor.shutdown()).await.is_empty(), "it was stopped, not left");
-        assert_eq!(soon(end).await.reason, ExitReason::Stopped);
-    });
+        Simulation::new(seed, 1).block_on(test).unwrap();
+    }
 }
 
 #[test]

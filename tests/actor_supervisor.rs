@@ -5,6 +5,7 @@ mod support;
 use std::cell::{Cell, RefCell};
 use std::future::pending;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -233,34 +234,47 @@ fn nested_supervisors_stop_their_children_in_order_before_they_end() {
 
 #[test]
 fn a_child_that_traps_exits_ends_in_good_order_or_by_force_at_its_limit() {
-    on_cores(2, async |_, cores| {
-        for core in cores {
-            let log = Log::default();
-            let (polite, deaf) = (log.clone(), SaysGoodbye("deaf", log.clone()));
-            let polite = ChildSpec::new("polite", async move || {
-                let mut exits = actor::trap_exits();
-                let exit = exits.recv().await;
-                assert_eq!(Some(exit.from.raw()), my_supervisor().map(Into::into));
-                assert_eq!(exit.reason, ExitReason::Stopped);
-                sleep(Duration::from_millis(2)).await;
-                polite.say("wrote everything down");
+    const LIMIT: Duration = Duration::from_millis(20);
+    const GOODBYE: Duration = Duration::from_millis(2);
+    for seed in 0..50 {
+        let mut simulation = Simulation::new(seed, 2);
+        let cores = simulation.cores();
+        simulation
+            .block_on(move || async move {
+                for core in cores {
+                    let (log, trapping) = (Log::default(), Arc::new(AtomicUsize::new(0)));
+                    let (said, traps) = (log.clone(), Arc::clone(&trapping));
+                    let polite = ChildSpec::new("polite", async move || {
+                        let mut exits = actor::trap_exits();
+                        traps.fetch_add(1, Ordering::SeqCst);
+                        let exit = exits.recv().await;
+                        assert_eq!(Some(exit.from.raw()), my_supervisor().map(Into::into));
+                        assert_eq!(exit.reason, ExitReason::Stopped);
+                        sleep(GOODBYE).await;
+                        said.say("wrote everything down");
+                    });
+                    let (guard, traps) = (SaysGoodbye("deaf", log.clone()), Arc::clone(&trapping));
+                    let guard = Arc::new(Mutex::new(Some(guard)));
+                    let deaf = ChildSpec::new("deaf", async move || {
+                        let _guard = guard.lock().unwrap().take();
+                        let _exits = actor::trap_exits();
+                        traps.fetch_add(1, Ordering::SeqCst);
+                        pending::<()>().await;
+                    });
+                    let deaf = deaf.shutdown(Shutdown::Within(LIMIT)).on(core);
+                    let supervisor =
+                        Supervisor::builder().child(polite.on(core)).child(deaf).start().await.unwrap();
+                    // They count as started before they have set their traps.
+                    poll_until(async || trapping.load(Ordering::SeqCst) == 2).await;
+                    let begun = now();
+                    assert!(supervisor.shutdown().await.is_empty(), "seed {seed}");
+                    let took = now() - begun;
+                    assert!(took >= LIMIT + GOODBYE && took < 2 * LIMIT, "seed {seed}: {took:?}");
+                    assert_eq!(log.take(), ["-deaf", "wrote everything down"], "seed {seed}");
+                }
             })
-            .on(core);
-            let deaf = Arc::new(Mutex::new(Some(deaf)));
-            let deaf = ChildSpec::new("deaf", async move || {
-                let _deaf = deaf.lock().unwrap().take();
-                let _exits = actor::trap_exits();
-                pending::<()>().await;
-            })
-            .shutdown(Shutdown::Within(Duration::from_millis(20)))
-            .on(core);
-            let supervisor = Supervisor::builder().child(polite).child(deaf).start().await.unwrap();
-            // They count as started before they have set their traps.
-            sleep(Duration::from_millis(5)).await;
-            assert!(soon(supervisor.shutdown()).await.is_empty());
-            assert_eq!(log.take(), ["-deaf", "wrote everything down"]);
-        }
-    });
+            .unwrap();
+    }
 }
 
 #[test]
@@ -268,16 +282,21 @@ fn a_child_whose_poll_does_not_return_is_reported_and_does_not_hold_up_the_end()
     on_cores(2, async |_, cores| {
         let (release, held) = std::sync::mpsc::channel::<()>();
         let (held, log) = (Arc::new(Mutex::new(held)), Log::default());
-        let stuck = ChildSpec::new("stuck", async move || {
-            yield_now().await;
-            let _ = held.lock().unwrap().recv();
-            pending::<()>().await;
+        let stays = Arc::new(AtomicBool::new(false));
+        let stuck = ChildSpec::new("stuck", {
+            let stays = Arc::clone(&stays);
+            async move || {
+                stays.store(true, Ordering::SeqCst);
+                let _ = held.lock().unwrap().recv();
+                pending::<()>().await;
+            }
         })
         .shutdown(Shutdown::Within(Duration::from_millis(10)))
         .on(cores[1]);
         let place = ChildRef::new();
         let supervisor =
             Supervisor::builder().child(worker("a", &place, &log)).child(stuck).start().await.unwrap();
+        poll_until(async || stays.load(Ordering::SeqCst)).await;
         assert_eq!(soon(supervisor.stop_child("stuck")).await, Err(ChildError::Overdue));
         assert_eq!(supervisor.which_children().await.unwrap()[1].state, ChildState::Overdue);
         assert_eq!(soon(supervisor.restart_child("stuck")).await, Err(ChildError::Overdue));

@@ -312,7 +312,9 @@ fn fires_and_true_cancels_add_up_to_what_was_armed() {
             let (pid, heard) = listener();
             let armed: Vec<(u64, TimerId)> = (0..TIMERS)
                 .map(|number| {
-                    let delay = Duration::from_micros(random.below(3_000));
+                    // Some are far away, so that there is something to take back however slow all of this is.
+                    let soon = Duration::from_micros(random.below(3_000));
+                    let delay = if number % 8 == 0 { Duration::from_secs(3600) } else { soon };
                     (number, actor::send_after(pid, number, delay))
                 })
                 .collect();
@@ -339,7 +341,7 @@ fn fires_and_true_cancels_add_up_to_what_was_armed() {
             let mut fates: Vec<u64> = heard.borrow().iter().chain(&far).chain(&near).copied().collect();
             fates.sort_unstable();
             assert_eq!(fates, (0..=TIMERS).collect::<Vec<_>>(), "each has one fate");
-            assert!(!far.is_empty() || !near.is_empty());
+            assert!(far.len() + near.len() >= TIMERS as usize / 8);
         }
     });
 }

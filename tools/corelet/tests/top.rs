@@ -94,13 +94,22 @@ fn a_loaded_gateway_is_seen_with_its_cores_pools_and_actors() {
     let mode = std::fs::metadata(&gateway.socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
-    let output = top(&gateway.socket, &["--once", "--json", "--interval", "0.5"]);
-    assert!(
-        output.status.success() && output.stderr.is_empty(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let look = |interval| {
+        let output = top(&gateway.socket, &["--once", "--json", "--interval", interval]);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && complaint.is_empty(), "{complaint}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let labelled = |seen: &Value, label: &str| {
+        let actors = seen["actors"].as_array().unwrap();
+        actors.iter().filter(|actor| actor["label"] == label).count()
+    };
+    // Its clients come after it has said that it serves.
+    let begun = Instant::now();
+    while labelled(&look("0.05"), "session") < 8 {
+        assert!(begun.elapsed() < PATIENCE, "the clients do not come");
+    }
+    let seen = look("0.5");
     assert_eq!((&seen["format"], &seen["program"]), (&1.into(), &"gateway".into()));
     assert_eq!(seen["process"], gateway.child.id());
 
@@ -119,9 +128,8 @@ fn a_loaded_gateway_is_seen_with_its_cores_pools_and_actors() {
 
     let actors = seen["actors"].as_array().unwrap();
     assert_eq!(seen["actors_in_all"], actors.len());
-    let labelled = |label: &str| actors.iter().filter(|actor| actor["label"] == label).count();
-    assert_eq!((labelled("session"), labelled("client 7"), labelled("observer")), (8, 1, 1));
-    assert_eq!(labelled(&format!("scheduler of pool {}", pool["pool"])), cores.len());
+    assert_eq!(["session", "client 7", "observer"].map(|label| labelled(&seen, label)), [8, 1, 1]);
+    assert_eq!(labelled(&seen, &format!("scheduler of pool {}", pool["pool"])), cores.len());
     let rates: Vec<f64> = actors.iter().filter_map(|actor| actor["polls_per_s"].as_f64()).collect();
     assert!(rates[0] > 0.0 && rates.is_sorted_by(|one, other| one >= other), "{rates:?}");
 
@@ -236,21 +244,32 @@ impl Screen {
     }
 }
 
+/// The command with a terminal, which ends with its test also when that fails.
+struct View(Child);
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // Fails when it has ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn the_live_view_survives_the_end_of_the_process_and_finds_the_next_one() {
     let mut gateway = Gateway::start(socket());
     let (mut screen, terminal) = Screen::open();
     assert!(terminal.as_raw_fd() > 2);
     let end = || Stdio::from(terminal.try_clone().unwrap());
-    let mut view = Command::new(env!("CARGO_BIN_EXE_corelet"))
+    let view = Command::new(env!("CARGO_BIN_EXE_corelet"))
         .arg("top")
         .arg(&gateway.socket)
         .args(["--interval", "0.1"])
         .stdin(end())
         .stdout(end())
         .stderr(end())
-        .spawn()
-        .unwrap();
+        .spawn();
+    let mut view = View(view.unwrap());
     drop(terminal);
     screen.wait_for("CORE");
     screen.wait_for("TcpConnector");
@@ -268,7 +287,7 @@ fn the_live_view_survives_the_end_of_the_process_and_finds_the_next_one() {
     screen.master.write_all(b"q").unwrap();
     let begun = Instant::now();
     let status = loop {
-        if let Some(status) = view.try_wait().unwrap() {
+        if let Some(status) = view.0.try_wait().unwrap() {
             break status;
         }
         assert!(begun.elapsed() < PATIENCE, "it does not quit");

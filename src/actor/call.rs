@@ -223,8 +223,8 @@ impl<R: Send + 'static> fmt::Debug for Answer<R> {
 }
 
 /// The places of one core where answers arrive, by the type of the answer.
-#[derive(Default)]
 pub(super) struct Desks {
+    life: u32,
     desks: RefCell<Vec<Rc<dyn Any>>>,
     numbers: RefCell<FxHashMap<TypeId, u32>>,
     /// The one that was asked for last, in the hope that it is asked for next.
@@ -232,6 +232,10 @@ pub(super) struct Desks {
 }
 
 impl Desks {
+    pub(super) fn new(life: u32) -> Desks {
+        Desks { life, desks: RefCell::default(), numbers: RefCell::default(), last: Cell::default() }
+    }
+
     #[inline]
     fn of<R: 'static>(&self) -> Rc<Desk<R>> {
         match self.get(self.last.get()) {
@@ -252,7 +256,8 @@ impl Desks {
         if let Some(desk) = self.get(number) {
             return desk;
         }
-        let desk = Rc::new(Desk { number, slots: RefCell::new(Vec::new()), free: RefCell::new(Vec::new()) });
+        let desk =
+            Rc::new(Desk { life: self.life, number, slots: RefCell::default(), free: RefCell::default() });
         self.desks.borrow_mut().push(Rc::clone(&desk) as Rc<dyn Any>);
         desk
     }
@@ -265,6 +270,7 @@ impl Desks {
 
 /// Where answers of one type arrive.
 struct Desk<R> {
+    life: u32,
     number: u32,
     slots: RefCell<Vec<Slot<R>>>,
     free: RefCell<Vec<u32>>,
@@ -285,6 +291,8 @@ enum State<R> {
 /// Names one use of a slot.
 #[derive(Clone, Copy)]
 struct Place {
+    /// Tells the core from an earlier one with the same id.
+    life: u32,
     desk: u32,
     index: u32,
     generation: u32,
@@ -303,7 +311,7 @@ impl<R> Desk<R> {
         };
         let slot = &mut slots[index as usize];
         slot.state = State::Asked(None);
-        Place { desk: self.number, index, generation: slot.generation }
+        Place { life: self.life, desk: self.number, index, generation: slot.generation }
     }
 
     #[inline]
@@ -331,7 +339,8 @@ impl<R> Desk<R> {
     fn bring(&self, place: Place, answer: Option<R>) -> Result<Option<Waker>, Option<R>> {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(place.index as usize) else { return Err(answer) };
-        if slot.generation != place.generation || !matches!(slot.state, State::Asked(_)) {
+        let meant = place.life == self.life && place.generation == slot.generation;
+        if !meant || !matches!(slot.state, State::Asked(_)) {
             return Err(answer);
         }
         match std::mem::replace(&mut slot.state, answer.map_or(State::Dropped, State::Answered)) {

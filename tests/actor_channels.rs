@@ -200,6 +200,31 @@ fn an_address_keeps_a_channel_open() {
 }
 
 #[test]
+fn a_channel_whose_receiver_leaked_ends_with_its_core() {
+    let senders: Vec<_> = (0..3)
+        .map(|round| {
+            let runtime = support::runtime(1);
+            let sender = runtime
+                .block_on(move || async move {
+                    let (sender, mut receiver) = channel::unbounded();
+                    // The core of the former round had this id, and its channel this place.
+                    assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+                    std::mem::forget(receiver);
+                    sender.send(round).unwrap();
+                    sender
+                })
+                .unwrap();
+            drop(runtime);
+            sender
+        })
+        .collect();
+    for sender in senders {
+        assert_eq!(sender.send(7), Err(SendError::Closed(7)));
+        assert!(sender.is_closed());
+    }
+}
+
+#[test]
 fn messages_that_nobody_receives_are_dropped_once() {
     struct Counted(u32, Arc<AtomicUsize>);
     impl Drop for Counted {

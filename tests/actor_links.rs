@@ -180,9 +180,9 @@ fn the_first_reason_to_stop_stands() {
         actor::send_to(linked, Order::Link(frail)).unwrap();
         settle(linked).await;
         let end = actor::monitor(linked);
-        // Both take effect before `linked` is polled again.
+        // It fails before `linked`, which is asked to stop now, is polled again.
+        actor::send_to(frail, Order::Panic).unwrap();
         actor::request_stop(linked);
-        actor::request_stop(frail);
         assert_eq!(soon(end).await.reason, ExitReason::Stopped);
     });
 }

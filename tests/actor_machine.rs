@@ -1,6 +1,5 @@
 //! A state machine that is written by hand keeps the promises of its callbacks: when they are called, in which order, and
 //! what becomes of the events.
-#![cfg(feature = "pool")]
 
 mod support;
 

@@ -1,5 +1,4 @@
 //! A machine from a table does what the same machine written by hand does.
-#![cfg(feature = "pool")]
 
 mod support;
 

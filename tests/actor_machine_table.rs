@@ -1,12 +1,12 @@
 //! What a machine from a table does beyond what the door shows: states with parts, rows for several states, watches, no
 //! time-outs at all, and a supervisor above it.
-#![cfg(feature = "pool")]
 
 mod support;
 
+use corelet::actor::channel::Receiver;
 use corelet::actor::machine::{self, Context, Next};
 use corelet::actor::supervisor::{ChildRef, ChildSpec, Supervisor};
-use corelet::actor::{self, Down, ExitReason, Pid, Reply};
+use corelet::actor::{self, Addressable, Down, ExitReason, Pid, Reply};
 use support::{on_cores, poll_until, soon};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -78,8 +78,8 @@ corelet::machine! {
         }
 
         in _ => Anywhere {} {
-            on Event::Tool(tool, reply) => { reply.send(cx.watch(tool)); Next::Stay },
-            on Event::Unwatch(tool, reply) => { reply.send(cx.unwatch(tool)); Next::Stay },
+            on Event::Tool(tool, reply) => { reply.send(cx.watch(tool.erase())); Next::Stay },
+            on Event::Unwatch(tool, reply) => { reply.send(cx.unwatch(tool.erase())); Next::Stay },
             on Event::Look(reply) => { reply.send((from.clone(), done.0)); Next::Stay },
             on Event::Panic => panic!("on purpose, in {:?}", whose(cx)),
         }
@@ -97,6 +97,12 @@ fn shatter(done: &Done, why: &str) -> Next<FromBusy> {
 
 fn whose(cx: &Context<Worker>) -> Pid<Worker> {
     cx.pid()
+}
+
+enum Tool {}
+
+impl Addressable for Tool {
+    type Msg = ();
 }
 
 async fn look(worker: Pid<Worker>) -> (State, u32) {
@@ -125,23 +131,26 @@ fn the_end_of_a_watched_actor_comes_before_mail_and_once() {
     on_cores(2, async |runtime, cores| {
         for core in cores.clone() {
             let worker = Worker::start(Done::default(), State::Busy(8));
-            let start = || {
-                let (crash, crashes) = futures_channel::oneshot::channel::<()>();
-                let tool = actor::spawn(async {
-                    let _ = crashes.await;
-                    actor::exit("worn out").await;
-                });
-                std::future::ready((tool, crash))
+            let wears_out = async |mut crashes: Receiver<()>| {
+                crashes.recv().await.unwrap();
+                actor::exit("worn out").await;
             };
-            let (tool, crash) = soon(runtime.spawn_on(core, start).unwrap()).await.unwrap();
-            let watch = |tool| move |reply| Event::Tool(tool, reply);
-            assert_eq!(soon(actor::call(worker, watch(tool))).await, Ok(true));
-            assert_eq!(soon(actor::call(worker, watch(tool))).await, Ok(false));
-            assert_eq!(soon(actor::call(worker, |reply| Event::Unwatch(tool, reply))).await, Ok(true));
-            assert_eq!(soon(actor::call(worker, |reply| Event::Unwatch(tool, reply))).await, Ok(false));
-            assert_eq!(soon(actor::call(worker, watch(tool))).await, Ok(true));
+            let tool = soon(actor::spawn_addr_on::<Tool, _, _>(&runtime, core, wears_out)).await.unwrap();
+            let watch = |tool: Pid| move |reply| Event::Tool(tool, reply);
+            assert_eq!(soon(actor::call(worker, watch(tool.erase()))).await, Ok(true));
+            assert_eq!(soon(actor::call(worker, watch(tool.erase()))).await, Ok(false));
+            assert_eq!(
+                soon(actor::call(worker, |reply| Event::Unwatch(tool.erase(), reply))).await,
+                Ok(true)
+            );
+            assert_eq!(
+                soon(actor::call(worker, |reply| Event::Unwatch(tool.erase(), reply))).await,
+                Ok(false)
+            );
+            assert_eq!(soon(actor::call(worker, watch(tool.erase()))).await, Ok(true));
             let end = actor::monitor(tool);
-            crash.send(()).unwrap();
+            // Sent after the watch, so it arrives after it.
+            actor::send_to(tool, ()).unwrap();
             soon(end).await;
             let broken = (State::Broken("worn out".into(), 0), 0);
             if core == cores[0] {

@@ -7,7 +7,8 @@ use std::future::{Future, pending};
 use std::rc::Rc;
 
 use corelet::actor::{
-    self, Addressable, Directory, Erased, ExitReason, Name, Pid, RegisterError, SendError, channel,
+    self, Addressable, CallError, Directory, Erased, ExitReason, Name, Pid, RegisterError, Reply, SendError,
+    channel,
 };
 use corelet::runtime::{CoreId, RawPid, RuntimeHandle, yield_now};
 use support::{block_until, on_cores, poll_until, runtime, soon, watched};
@@ -389,6 +390,28 @@ fn a_name_keeps_a_channel_open_until_its_holder_ends_or_it_is_freed() {
             assert_eq!(soon(inbox.recv()).await, Err(channel::Disconnected));
             actor::request_stop(pid);
             soon(actor::monitor(pid)).await;
+        }
+    });
+}
+
+#[test]
+fn a_call_by_name_asks_whoever_has_it_and_says_when_nobody_has() {
+    const DOUBLES: Name<(u64, Reply<u64>)> = Name::new("doubles");
+    on_cores(2, async |runtime, cores| {
+        let ask = async |number| soon(actor::call_named(DOUBLES, |reply| (number, reply))).await;
+        assert_eq!(ask(1).await, Err(CallError::Unresolved));
+        for core in cores {
+            let started = runtime.spawn_on(core, async || {
+                let (_, mut asked) = channel::unbounded();
+                actor::register(DOUBLES, &asked).unwrap();
+                let (number, reply): (u64, Reply<u64>) = asked.recv().await.unwrap();
+                reply.send(2 * number);
+            });
+            let task = started.unwrap();
+            poll_until(async || actor::whereis(DOUBLES.as_str()).is_some()).await;
+            assert_eq!(ask(21).await, Ok(42));
+            soon(task).await.unwrap();
+            assert_eq!(ask(1).await, Err(CallError::Unresolved));
         }
     });
 }

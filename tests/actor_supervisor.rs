@@ -13,7 +13,7 @@ use corelet::actor::supervisor::{
     my_supervisor, spawn_under,
 };
 use corelet::actor::{self, Addressable, ExitReason, Pid};
-use corelet::runtime::{Simulation, now, sleep, spawn, yield_now};
+use corelet::runtime::{CoreId, RuntimeHandle, Simulation, core_stats, now, sleep, spawn, yield_now};
 use support::{on_cores, poll_until, soon};
 
 /// Understands what to end with.
@@ -383,9 +383,16 @@ fn what_is_spawned_under_a_supervisor_ends_with_it() {
     });
 }
 
+/// The tasks of a core, with the one that looks.
+async fn live(runtime: &RuntimeHandle, core: CoreId) -> usize {
+    let look = runtime.spawn_on(core, async || core_stats().unwrap().executor.live);
+    soon(look.unwrap()).await.unwrap()
+}
+
 #[test]
 fn a_supervisor_that_is_stopped_leaves_no_child_behind() {
     on_cores(2, async |runtime, cores| {
+        let before = [live(&runtime, cores[0]).await, live(&runtime, cores[1]).await];
         for round in 0..100 {
             let (places, log) = (places::<3>(), Log::default());
             let mut builder = Supervisor::builder();
@@ -404,23 +411,14 @@ fn a_supervisor_that_is_stopped_leaves_no_child_behind() {
                 let supervisor = builder.start().await.unwrap();
                 actor::request_stop(supervisor);
             }
-            for place in &places {
-                // Of one that was still on its way.
-                if let Some(pid) = place.pid() {
-                    soon(actor::monitor(pid)).await;
-                }
-            }
-            // What is on its way to the other core is there before this, and so is what it sends back.
-            for _ in 0..3 {
-                let there = runtime.spawn_on(cores[1], async || yield_now().await).unwrap();
-                soon(there).await.unwrap();
-            }
+            poll_until(async || [live(&runtime, cores[0]).await, live(&runtime, cores[1]).await] == before)
+                .await;
             let lines = log.take();
             for id in ["a", "b", "c"] {
                 let count = |line: String| lines.iter().filter(|said| **said == line).count();
                 // One that is stopped in its init says goodbye only.
                 assert!(count(format!("+{id}")) <= count(format!("-{id}")), "{lines:?}");
-                assert!(count(format!("-{id}")) <= 1, "{lines:?}");
+                assert!(count(format!("-{id}")) <= 1, "no second life: {lines:?}");
             }
         }
     });

@@ -12,6 +12,7 @@ use super::channel::{AnyQueue, ChannelKey};
 use super::timer::Timers;
 use super::watch::FarWatches;
 use crate::runtime::context;
+use crate::runtime::executor::contain;
 use crate::runtime::local::{Layer, Local};
 
 /// The kit of one core, reached on its thread only.
@@ -34,9 +35,12 @@ struct Channel {
 
 impl Layer for Kit {
     fn core_ends(&self) {
-        // Receivers went with their tasks; what is left belongs to receivers that have leaked.
+        // Receivers went with their tasks; what is left belongs to receivers that have leaked. Their senders would take a
+        // channel of the next core with this id for theirs.
         let channels = std::mem::take(&mut *self.channels.borrow_mut());
-        drop(channels);
+        for (_, channel) in channels {
+            contain("a message that nobody received", || channel.queue.core_ended());
+        }
         self.far_watches.clear();
         self.desks.clear();
         context::with(|local| self.timers.clear(local));

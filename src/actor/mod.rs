@@ -91,7 +91,9 @@ pub use link::{Exits, link, trap_exits, unlink};
 pub use monitor::{Monitor, monitor};
 pub use monitors::Monitors;
 pub use mutex::{Lock, Mutex, MutexGuard};
-pub use name::{Name, RegisterError, lookup_as, register, register_pid, send, unregister, whereis};
+pub use name::{
+    Name, RegisterError, call_named, lookup_as, register, register_pid, send, unregister, whereis,
+};
 pub use pid::{Addressable, Erased, Pid};
 pub use registry::Directory;
 pub use select::{Arm, Arms, select, select_timeout};

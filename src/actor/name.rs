@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
+use super::call::{CallError, Reply, reply};
 use super::channel::{Receiver, Sender};
 use super::pid::Pid;
 use super::process::Process;
@@ -195,6 +196,27 @@ pub fn unregister(name: impl AsRef<str>) -> bool {
 pub fn send<M: Send + 'static>(name: Name<M>, message: M) -> Result<(), SendError<M>> {
     let local = context::current();
     Tables::of(local.runtime()).send(name.text, message)
+}
+
+/// As [`call`](super::call), to whoever has the name.
+///
+/// # Errors
+/// [`CallError::Unresolved`] when nobody has it, [`CallError::NoChannel`] when its holder takes no messages of this type; see
+/// [`CallError`] for the rest.
+///
+/// # Cancel safety
+/// As [`call`](super::call).
+///
+/// # Panics
+/// When not polled on a core.
+pub async fn call_named<M, R>(name: Name<M>, question: impl FnOnce(Reply<R>) -> M) -> Result<R, CallError>
+where
+    M: Send + 'static,
+    R: Send + 'static,
+{
+    let (reply, answer) = reply();
+    send(name, question(reply))?;
+    answer.await
 }
 
 // Not derived: a derive would ask the same of `M`.

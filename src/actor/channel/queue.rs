@@ -37,11 +37,17 @@ pub(crate) trait AnyQueue: Any {
     fn depth(&self) -> usize;
     /// The last sender of one life is gone. Whoever reads is to be woken.
     fn abandon(&self, life: usize) -> Option<Waker>;
+    /// The core has ended, and the receiver has leaked: senders are refused from now on.
+    fn core_ended(&self);
 }
 
 impl<M: 'static> AnyQueue for Queue<M> {
     fn depth(&self) -> usize {
         self.messages.borrow().len() + self.aside.get()
+    }
+
+    fn core_ended(&self) {
+        drop(self.close());
     }
 
     fn abandon(&self, life: usize) -> Option<Waker> {

@@ -43,7 +43,7 @@ pub struct CoreSnapshot {
     pub cpu_time: Option<Duration>,
     /// The core's counts. Looking counts as well: as a mail, and as a task that is not among the actors.
     pub stats: CoreStats,
-    /// Messages from elsewhere that found no actor, no receiver or no room here; see [`undelivered`](super::undelivered).
+    /// Messages from elsewhere that found no actor, no receiver or no room here; see [`undelivered`](crate::actor::undelivered).
     pub undelivered: u64,
     /// Its live actors, by their slots. One that has ended is gone from here at once, whoever still holds its result.
     pub actors: Vec<ActorInfo>,

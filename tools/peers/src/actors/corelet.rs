@@ -4,7 +4,7 @@
 //! Mailboxes have no bound. A parent monitors its child; the exit signal is the monitor's `Down`. A supervisor's
 //! child is a task with an address, which tells the caller its address as it starts; the limit of restarts is out of reach.
 
-use super::cases::{self, CASTS, Kit, Sum, Supervising, over};
+use super::cases::{self, CASTS, Kit, Sum, Supervising, over, settle};
 use super::xcore::{pair, sides};
 use super::{Case, Outcome};
 use crate::meter::{Meter, Throughput};
@@ -28,6 +28,10 @@ pub fn run(case: Case, plan: &Plan) -> Result<Outcome> {
     match case {
         Case::CallXcore(mode) => across::<Servers>(mode, 1, plan.slice),
         Case::CastXcore(mode) => across::<Servers>(mode, CASTS, plan.slice),
+        Case::Snapshot => {
+            let (slice, crowd) = (plan.slice, plan.crowd);
+            Servers::run(move |_| snapshots(slice, crowd))?
+        }
         _ => cases::run::<Servers>(case, plan),
     }
 }
@@ -204,6 +208,18 @@ fn add_up(sum: Sum) -> Pid<BareAdder> {
             }
         }
     })
+}
+
+async fn snapshots(slice: Duration, crowd: usize) -> Result<Outcome> {
+    let sum = Sum::default();
+    let _crowd: Vec<_> = (0..crowd).map(|_| server::start(Adder(sum.clone()))).collect();
+    settle().await;
+    cases::lists(crowd, slice, async || {
+        let snapshot = actor::snapshot().await;
+        let length = snapshot.actors().count();
+        Ok((snapshot, length))
+    })
+    .await
 }
 
 fn across<K: Kit + Default>(mode: Mode, messages: u64, slice: Duration) -> Result<Outcome> {

@@ -103,6 +103,12 @@ impl World {
                     .filter(|(_, child)| child.wanted)
                     .all(|(key, _)| self.lives.get(key).is_some_and(|life| life.up));
                 assert!(!ordered || ready, "started before what it depends on: {self:#?}");
+                let comes_back = |key| self.plan.child(key).is_some_and(|child| child.wanted);
+                let stops = self.lives.iter().any(|(key, life)| life.told && comes_back(*key));
+                assert!(
+                    self.strategy == Strategy::OneForOne || !stops,
+                    "started before all have ended: {self:#?}"
+                );
             }
             Step::Stop(key) => {
                 assert!(!self.lives[key].told, "told twice: {self:#?}");

@@ -289,7 +289,7 @@ async fn storm(seed: u64, cores: Vec<CoreId>, book: Book, mut loses: Option<Faul
 fn a_simulated_system_heals_and_leaves_nothing_behind() {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let first = number("CORELET_SEED").unwrap_or(0);
-    let count = number("CORELET_SEEDS").unwrap_or(if number("CORELET_SEED").is_some() { 1 } else { 40 });
+    let count = number("CORELET_SEEDS").unwrap_or(if number("CORELET_SEED").is_some() { 1 } else { 200 });
     let mut answered = 0;
     for seed in first..first + count {
         println!("CORELET_SEED={seed}");

@@ -165,9 +165,11 @@ fn a_million_actors_live_on_one_core() {
         let mut pids = Vec::with_capacity(COUNT as usize);
         let place = BYTES.get() - before;
         for _ in 0..COUNT {
-            pids.push(actor::spawn_addr::<Idle, _, _>(async |mut inbox| {
-                while let Ok(1..) = inbox.recv().await {}
-            }));
+            pids.push(actor::spawn_addr::<Idle, _, _>(
+                async |mut inbox| {
+                    while let Ok(1..) = inbox.recv().await {}
+                },
+            ));
         }
         while executor().ready > 0 {
             yield_now().await;

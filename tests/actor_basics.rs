@@ -201,7 +201,7 @@ fn an_answer_that_comes_too_late_goes_to_nobody() {
             }
         });
         let limit = Duration::from_millis(1);
-        assert_eq!(actor::call_timeout(slow, limit, |reply| (1, reply)).await, Err(CallError::Timeout));
+        assert_eq!(actor::call_timeout(slow, |reply| (1, reply), limit).await, Err(CallError::Timeout));
         assert_eq!(core_stats().unwrap().timers, 0);
         let (_, late) = kept.recv().await.unwrap();
         let next = actor::spawn_monitor(async move {

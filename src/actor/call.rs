@@ -125,8 +125,8 @@ where
 /// When not polled on a core.
 pub async fn call_timeout<A, R>(
     pid: Pid<A>,
-    limit: Duration,
     question: impl FnOnce(Reply<R>) -> A::Msg,
+    limit: Duration,
 ) -> Result<R, CallError>
 where
     A: Addressable,

@@ -3,14 +3,14 @@
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use rustc_hash::FxHashMap;
 
 /// The desks of one core.
-#[derive(Default)]
 pub(super) struct Desks {
+    /// Tells the core from an earlier one with the same id.
+    life: u32,
     desks: RefCell<Vec<Rc<dyn Any>>>,
     numbers: RefCell<FxHashMap<TypeId, u32>>,
     /// The one that was asked for last, in the hope that it is asked for next.
@@ -18,6 +18,10 @@ pub(super) struct Desks {
 }
 
 impl Desks {
+    pub(super) fn new(life: u32) -> Desks {
+        Desks { life, desks: RefCell::default(), numbers: RefCell::default(), last: Cell::default() }
+    }
+
     /// The desk for answers of a type.
     #[inline]
     pub(super) fn of<R: 'static>(&self) -> Rc<Desk<R>> {
@@ -39,7 +43,7 @@ impl Desks {
         if let Some(desk) = self.get(number) {
             return desk;
         }
-        let desk = Rc::new(Desk::new(number));
+        let desk = Rc::new(Desk::new(self.life, number));
         self.desks.borrow_mut().push(Rc::clone(&desk) as Rc<dyn Any>);
         desk
     }
@@ -70,8 +74,8 @@ impl Desks {
 
 /// Where answers of one type arrive.
 pub(super) struct Desk<R> {
-    /// Its number among those of its core; and above that one of all desks of the process, so that an answer to a core that
-    /// has ended means nothing to the next with its id.
+    /// Its number among those of its core; and above that the core's life, so that an answer to a core that has ended means
+    /// nothing to the next with its id.
     id: u64,
     slots: RefCell<Slots<R>>,
 }
@@ -124,10 +128,8 @@ impl Use {
 }
 
 impl<R> Desk<R> {
-    fn new(number: u32) -> Desk<R> {
-        static EPOCHS: AtomicU32 = AtomicU32::new(0);
-        let epoch = EPOCHS.fetch_add(1, Ordering::Relaxed);
-        let id = u64::from(epoch) << 32 | u64::from(number);
+    fn new(life: u32, number: u32) -> Desk<R> {
+        let id = u64::from(life) << 32 | u64::from(number);
         Desk { id, slots: RefCell::new(Slots { slots: Vec::new(), free: NONE }) }
     }
 

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
 
 use slab::Slab;
@@ -17,15 +18,18 @@ use crate::runtime::local::{Layer, Local};
 /// The kit of one core, reached on its thread only.
 pub(crate) struct Kit {
     channels: RefCell<Slab<Channel>>,
-    generation: Cell<u32>,
+    generation: Cell<u64>,
     far_watches: FarWatches,
     desks: Desks,
     timers: Timers,
     undelivered: Cell<u64>,
 }
 
+/// Counts the kits: what names a thing of an ended core must name nothing of a later core with the same id.
+static LIVES: AtomicU32 = AtomicU32::new(0);
+
 struct Channel {
-    generation: u32,
+    generation: u64,
     queue: Rc<dyn AnyQueue>,
 }
 
@@ -58,13 +62,16 @@ impl Kit {
     /// The kit of `local`.
     #[inline]
     pub(crate) fn of(local: &Local) -> &Kit {
-        local.layer(|| Kit {
-            channels: RefCell::new(Slab::new()),
-            generation: Cell::new(0),
-            far_watches: FarWatches::default(),
-            desks: Desks::default(),
-            timers: Timers::default(),
-            undelivered: Cell::new(0),
+        local.layer(|| {
+            let life = LIVES.fetch_add(1, Ordering::Relaxed);
+            Kit {
+                channels: RefCell::new(Slab::new()),
+                generation: Cell::new(u64::from(life) << 32),
+                far_watches: FarWatches::default(),
+                desks: Desks::new(life),
+                timers: Timers::new(life),
+                undelivered: Cell::new(0),
+            }
         })
     }
 

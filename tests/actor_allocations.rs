@@ -153,3 +153,38 @@ fn an_idle_actor_holds_at_most_512_bytes_and_a_server_little_more() {
         assert!(per_actor[1] <= 576, "an idle server holds {} bytes", per_actor[1]);
     });
 }
+
+#[test]
+fn a_million_actors_live_on_one_core() {
+    const COUNT: i64 = 1_000_000;
+
+    // Without a bound on its time: on a busy machine it takes long.
+    let test = || async {
+        let executor = || corelet::runtime::core_stats().unwrap().executor;
+        let (before, lived) = (BYTES.get(), executor().live);
+        let mut pids = Vec::with_capacity(COUNT as usize);
+        let place = BYTES.get() - before;
+        for _ in 0..COUNT {
+            pids.push(actor::spawn_addr::<Idle, _, _>(
+                async |mut inbox| {
+                    while let Ok(1..) = inbox.recv().await {}
+                },
+            ));
+        }
+        while executor().ready > 0 {
+            yield_now().await;
+        }
+        let each = (BYTES.get() - before - place) / COUNT;
+        println!("{each} bytes each");
+        assert!(each <= 512, "{each} bytes each");
+        // Each of them is there, and ends when it is told to.
+        for pid in &pids {
+            actor::send_to(*pid, 0).unwrap();
+        }
+        while executor().ready > 0 {
+            yield_now().await;
+        }
+        assert_eq!(executor().live, lived);
+    };
+    support::runtime(1).block_on(test).unwrap();
+}

@@ -310,9 +310,9 @@ fn a_call_leaves_no_timer_behind() {
             }
         });
         let limit = Duration::from_secs(1);
-        assert_eq!(actor::call_timeout(server, limit, Some).await, Ok(1));
+        assert_eq!(actor::call_timeout(server, Some, limit).await, Ok(1));
         assert_eq!(timers(), 0);
-        assert_eq!(actor::call_timeout(server, limit, Some).await, Err(CallError::Timeout));
+        assert_eq!(actor::call_timeout(server, Some, limit).await, Err(CallError::Timeout));
         assert_eq!(timers(), 0);
     });
 }

@@ -48,6 +48,7 @@ suite! {
     ends::each_side_ends_on_its_own,
     ends::ending_the_reading_side_ends_a_pending_read,
     ends::the_peer_sees_the_end_of_a_dropped_stream,
+    ends::a_stream_dropped_after_a_small_write_ends_though_nothing_else_happens,
     ends::the_peer_sees_the_end_of_a_closed_stream,
     ends::a_write_that_failed_late_is_told_by_a_later_operation,
     ends::closing_lingers_for_no_time,

@@ -6,23 +6,19 @@
 //!
 //! The places where answers arrive are kept on the caller's core and used again, so a call allocates nothing of its own.
 
-use std::any::{Any, TypeId};
-use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
-
+use super::desk::{Desk, Place, Use};
 use super::kit::Kit;
 use super::pid::{Addressable, Pid};
 use super::send::{SendError, send_to};
 use crate::runtime::executor::contain;
-use crate::runtime::local::Local;
 use crate::runtime::mesh::{self, Letter};
 use crate::runtime::{CoreId, context, timeout};
 
@@ -129,8 +125,8 @@ where
 /// When not polled on a core.
 pub async fn call_timeout<A, R>(
     pid: Pid<A>,
-    limit: Duration,
     question: impl FnOnce(Reply<R>) -> A::Msg,
+    limit: Duration,
 ) -> Result<R, CallError>
 where
     A: Addressable,
@@ -145,13 +141,13 @@ where
 /// When not called on a core.
 #[track_caller]
 pub fn reply<R: Send + 'static>() -> (Reply<R>, Answer<R>) {
-    let (core, desk) = match context::peek(|local| (local.id(), Kit::of(local).desks().of::<R>())) {
+    let (core, desk) = match context::with(|local| (local.id(), Kit::of(local).desks().of::<R>())) {
         Some(here) => here,
         None => panic!("an answer arrives on a core: this must be called on one"),
     };
     let place = desk.open();
-    let reply = Reply { core, place: Some(place), answer: PhantomData };
-    (reply, Answer { desk, place })
+    let reply = Reply { core, place, answer: PhantomData };
+    (reply, Answer { desk, slot: place.slot })
 }
 
 /// What a question is answered on, once, from anywhere.
@@ -161,26 +157,24 @@ pub fn reply<R: Send + 'static>() -> (Reply<R>, Answer<R>) {
 pub struct Reply<R: Send + 'static> {
     /// The caller's.
     core: CoreId,
-    /// None once it is used.
-    place: Option<Place>,
+    place: Place,
     answer: PhantomData<fn(R)>,
 }
 
 impl<R: Send + 'static> Reply<R> {
     /// Answers. When nobody waits for the answer any more it is dropped, here or on the caller's core.
     #[inline]
-    pub fn send(mut self, answer: R) {
-        if let Some(place) = self.place.take() {
-            deliver(self.core, place, Some(answer));
-        }
+    pub fn send(self, answer: R) {
+        let (core, place) = (self.core, self.place);
+        // Its drop would say that it is dropped unanswered.
+        std::mem::forget(self);
+        deliver(core, place, Some(answer));
     }
 }
 
 impl<R: Send + 'static> Drop for Reply<R> {
     fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
-            deliver::<R>(self.core, place, None);
-        }
+        deliver::<R>(self.core, self.place, None);
     }
 }
 
@@ -197,7 +191,7 @@ impl<R: Send + 'static> fmt::Debug for Reply<R> {
 #[must_use = "the answer is dropped with this"]
 pub struct Answer<R: Send + 'static> {
     desk: Rc<Desk<R>>,
-    place: Place,
+    slot: Use,
 }
 
 impl<R: Send + 'static> Future for Answer<R> {
@@ -205,14 +199,14 @@ impl<R: Send + 'static> Future for Answer<R> {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.desk.poll(self.place, cx)
+        self.desk.poll(self.slot, cx).map(|answer| answer.ok_or(CallError::NoReply))
     }
 }
 
 impl<R: Send + 'static> Drop for Answer<R> {
     #[inline]
     fn drop(&mut self) {
-        drop(self.desk.close(self.place));
+        drop(self.desk.close(self.slot));
     }
 }
 
@@ -222,170 +216,35 @@ impl<R: Send + 'static> fmt::Debug for Answer<R> {
     }
 }
 
-/// The places of one core where answers arrive, by the type of the answer.
-#[derive(Default)]
-pub(super) struct Desks {
-    desks: RefCell<Vec<Rc<dyn Any>>>,
-    numbers: RefCell<FxHashMap<TypeId, u32>>,
-    /// The one that was asked for last, in the hope that it is asked for next.
-    last: Cell<u32>,
-}
-
-impl Desks {
-    #[inline]
-    fn of<R: 'static>(&self) -> Rc<Desk<R>> {
-        match self.get(self.last.get()) {
-            Some(desk) => desk,
-            None => self.search(),
-        }
-    }
-
-    #[inline]
-    fn get<R: 'static>(&self, number: u32) -> Option<Rc<Desk<R>>> {
-        Rc::clone(self.desks.borrow().get(number as usize)?).downcast().ok()
-    }
-
-    fn search<R: 'static>(&self) -> Rc<Desk<R>> {
-        let new = self.desks.borrow().len() as u32;
-        let number = *self.numbers.borrow_mut().entry(TypeId::of::<R>()).or_insert(new);
-        self.last.set(number);
-        if let Some(desk) = self.get(number) {
-            return desk;
-        }
-        let desk = Rc::new(Desk { number, slots: RefCell::new(Vec::new()), free: RefCell::new(Vec::new()) });
-        self.desks.borrow_mut().push(Rc::clone(&desk) as Rc<dyn Any>);
-        desk
-    }
-
-    pub(super) fn clear(&self) {
-        self.numbers.borrow_mut().clear();
-        drop(self.desks.take());
-    }
-}
-
-/// Where answers of one type arrive.
-struct Desk<R> {
-    number: u32,
-    slots: RefCell<Vec<Slot<R>>>,
-    free: RefCell<Vec<u32>>,
-}
-
-struct Slot<R> {
-    generation: u32,
-    state: State<R>,
-}
-
-enum State<R> {
-    Vacant,
-    Asked(Option<Waker>),
-    Answered(R),
-    Dropped,
-}
-
-/// Names one use of a slot.
-#[derive(Clone, Copy)]
-struct Place {
-    desk: u32,
-    index: u32,
-    generation: u32,
-}
-
-impl<R> Desk<R> {
-    #[inline]
-    fn open(&self) -> Place {
-        let mut slots = self.slots.borrow_mut();
-        let index = match self.free.borrow_mut().pop() {
-            Some(index) => index,
-            None => {
-                slots.push(Slot { generation: 0, state: State::Vacant });
-                (slots.len() - 1) as u32
-            }
-        };
-        let slot = &mut slots[index as usize];
-        slot.state = State::Asked(None);
-        Place { desk: self.number, index, generation: slot.generation }
-    }
-
-    #[inline]
-    fn poll(&self, place: Place, cx: &mut Context<'_>) -> Poll<Result<R, CallError>> {
-        let mut slots = self.slots.borrow_mut();
-        let slot = &mut slots[place.index as usize];
-        debug_assert_eq!(slot.generation, place.generation, "a slot is its asker's until it is closed");
-        match &mut slot.state {
-            State::Asked(Some(waker)) if waker.will_wake(cx.waker()) => Poll::Pending,
-            State::Asked(waker) => {
-                let former = waker.replace(cx.waker().clone());
-                drop(slots);
-                drop(former);
-                Poll::Pending
-            }
-            state => match std::mem::replace(state, State::Dropped) {
-                State::Answered(answer) => Poll::Ready(Ok(answer)),
-                _ => Poll::Ready(Err(CallError::NoReply)),
-            },
-        }
-    }
-
-    /// Brings an answer, or none. Gives it back when nobody waits, else who is to be woken.
-    #[inline]
-    fn bring(&self, place: Place, answer: Option<R>) -> Result<Option<Waker>, Option<R>> {
-        let mut slots = self.slots.borrow_mut();
-        let Some(slot) = slots.get_mut(place.index as usize) else { return Err(answer) };
-        if slot.generation != place.generation || !matches!(slot.state, State::Asked(_)) {
-            return Err(answer);
-        }
-        match std::mem::replace(&mut slot.state, answer.map_or(State::Dropped, State::Answered)) {
-            State::Asked(waker) => Ok(waker),
-            _ => unreachable!("checked above, on the same borrow"),
-        }
-    }
-
-    /// Ends a use of a slot; what was in it is for the caller to drop.
-    #[inline]
-    fn close(&self, place: Place) -> Option<State<R>> {
-        let mut slots = self.slots.borrow_mut();
-        let slot = slots.get_mut(place.index as usize)?;
-        slot.generation = slot.generation.wrapping_add(1);
-        self.free.borrow_mut().push(place.index);
-        Some(std::mem::replace(&mut slot.state, State::Vacant))
-    }
-}
-
 #[inline]
 fn deliver<R: Send + 'static>(core: CoreId, place: Place, answer: Option<R>) {
-    let desk = |local: &Local| (local.id() == core).then(|| Kit::of(local).desks().get(place.desk));
-    match context::peek(desk).flatten() {
-        Some(desk) => bring(desk, place, answer),
+    if context::with(|local| local.id() == core) == Some(true) {
+        bring(place, answer);
+    } else {
         // Refused by a core that has ended, and the asker with it.
-        None => drop(mesh::post(core, Answered { core, place, answer })),
+        drop(mesh::post(core, Answered { place, answer }));
     }
 }
 
+/// Brings an answer to its place on this core, and wakes who waits for it.
 #[inline]
-fn bring<R>(desk: Option<Rc<Desk<R>>>, place: Place, answer: Option<R>) {
-    let brought = match desk {
-        Some(desk) => desk.bring(place, answer),
-        None => Err(answer),
-    };
-    match brought {
-        Ok(Some(waker)) => waker.wake(),
-        Ok(None) => {}
-        Err(unwanted) => drop(unwanted),
+fn bring<R: 'static>(place: Place, answer: Option<R>) {
+    match context::with(move |local| Kit::of(local).desks().bring(place, answer)) {
+        Some(Ok(Some(waker))) => waker.wake(),
+        Some(Err(unwanted)) => drop(unwanted),
+        Some(Ok(None)) | None => {}
     }
 }
 
 /// An answer on its way to another core.
 struct Answered<R> {
-    core: CoreId,
     place: Place,
     answer: Option<R>,
 }
 
 impl<R: Send + 'static> Letter for Answered<R> {
     fn open(self: Box<Self>) {
-        let Answered { core, place, answer } = *self;
-        debug_assert_eq!(context::current().id(), core);
-        let desk = context::peek(|local| Kit::of(local).desks().get(place.desk)).flatten();
-        contain("an answer that nobody waits for", || bring::<R>(desk, place, answer));
+        let Answered { place, answer } = *self;
+        contain("an answer that nobody waits for", || bring(place, answer));
     }
 }

@@ -1,13 +1,14 @@
 //! What the actor kit keeps on each core.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
 
 use slab::Slab;
 
-use super::call::Desks;
 use super::channel::{AnyQueue, ChannelKey};
+use super::desk::Desks;
 use super::timer::Timers;
 use super::watch::FarWatches;
 use crate::runtime::context;
@@ -17,16 +18,30 @@ use crate::runtime::local::{Layer, Local};
 /// The kit of one core, reached on its thread only.
 pub(crate) struct Kit {
     channels: RefCell<Slab<Channel>>,
-    generation: Cell<u32>,
+    generation: Cell<u64>,
     far_watches: FarWatches,
     desks: Desks,
     timers: Timers,
     undelivered: Cell<u64>,
 }
 
+/// Counts the kits: what names a thing of an ended core must name nothing of a later core with the same id.
+static LIVES: AtomicU32 = AtomicU32::new(0);
+
 struct Channel {
-    generation: u32,
+    generation: u64,
     queue: Rc<dyn AnyQueue>,
+}
+
+/// Borrowed by [`Kit::channels`].
+pub(crate) struct Channels<'a>(Ref<'a, Slab<Channel>>);
+
+impl Channels<'_> {
+    #[inline]
+    pub(crate) fn get(&self, key: ChannelKey) -> Option<&dyn AnyQueue> {
+        let channel = self.0.get(key.index as usize)?;
+        (channel.generation == key.generation).then_some(&*channel.queue)
+    }
 }
 
 impl Layer for Kit {
@@ -47,13 +62,16 @@ impl Kit {
     /// The kit of `local`.
     #[inline]
     pub(crate) fn of(local: &Local) -> &Kit {
-        local.layer(|| Kit {
-            channels: RefCell::new(Slab::new()),
-            generation: Cell::new(0),
-            far_watches: FarWatches::default(),
-            desks: Desks::default(),
-            timers: Timers::default(),
-            undelivered: Cell::new(0),
+        local.layer(|| {
+            let life = LIVES.fetch_add(1, Ordering::Relaxed);
+            Kit {
+                channels: RefCell::new(Slab::new()),
+                generation: Cell::new(u64::from(life) << 32),
+                far_watches: FarWatches::default(),
+                desks: Desks::new(life),
+                timers: Timers::new(life),
+                undelivered: Cell::new(0),
+            }
         })
     }
 
@@ -70,6 +88,12 @@ impl Kit {
         let channel =
             channels.get(key.index as usize).filter(|channel| channel.generation == key.generation)?;
         Some(Rc::clone(&channel.queue))
+    }
+
+    /// The channels that have senders, under a borrow: no user's code may run while they are held.
+    #[inline]
+    pub(crate) fn channels(&self) -> Channels<'_> {
+        Channels(self.channels.borrow())
     }
 
     pub(crate) fn remove_channel(&self, key: ChannelKey) {

@@ -7,8 +7,10 @@
 //!
 //! # From where
 //!
-//! Sending, stopping and looking up work from every thread. What acts on the *calling* actor ([`link`], [`monitor`],
-//! [`trap_exits`], [`install`]) works in a task only, and panics elsewhere.
+//! Sending to a pid, stopping and cancelling timers work from every thread. What has to come back, be looked up or be watched
+//! ([`call`], [`monitor`], [`whereis`], [`send_after`], groups) works on a core; for names and groups, other threads have the
+//! [`Directory`]. What acts on the *calling* actor ([`link`], [`trap_exits`], [`install`], [`register`]) works in a task only.
+//! Elsewhere these panic.
 //!
 //! # Compared with Erlang/OTP
 //!
@@ -56,6 +58,7 @@
 
 mod call;
 pub mod channel;
+mod desk;
 mod exit;
 pub mod group;
 mod infos;

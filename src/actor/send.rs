@@ -124,9 +124,12 @@ pub fn undelivered() -> Option<u64> {
 
 #[inline]
 fn send_raw<M: Send + 'static>(pid: RawPid, message: M) -> Result<(), SendError<M>> {
-    match context::try_current() {
-        Some(local) if local.id() == pid.core() => deliver(&local, pid, message),
-        _ => send_abroad(pid, message),
+    if context::with(|local| local.id() == pid.core()) != Some(true) {
+        return send_abroad(pid, message);
+    }
+    match context::with(move |local| deliver(local, pid, message)) {
+        Some(sent) => sent,
+        None => unreachable!("the thread is on a core, as it was just now"),
     }
 }
 

@@ -49,7 +49,6 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -195,16 +194,11 @@ struct Armed {
     serial: u32,
 }
 
-/// Counts the cores that have had timers.
-static LIVES: AtomicU32 = AtomicU32::new(0);
-
-impl Default for Timers {
-    fn default() -> Timers {
-        Timers { life: LIVES.fetch_add(1, Ordering::Relaxed), armed: RefCell::default() }
-    }
-}
-
 impl Timers {
+    pub(super) fn new(life: u32) -> Timers {
+        Timers { life, armed: RefCell::default() }
+    }
+
     /// Gives up every timer; also for a core that ends.
     pub(super) fn clear(&self, local: &Local) -> usize {
         let armed = std::mem::take(&mut self.armed.borrow_mut().timers);

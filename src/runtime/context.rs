@@ -1,8 +1,6 @@
 //! The current core: set on its thread for the length of a turn, and what tasks and wakers reach through it.
 
-use std::cell::RefCell;
 use std::future::{Future, poll_fn};
-use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -13,27 +11,7 @@ use super::local::{CoreStats, Local};
 use super::mesh::{self, Mail};
 use super::runtime_handle::RuntimeHandle;
 
-thread_local! {
-    /// Never dropped by the thread's end, which would cost every look a check: [`enter`] takes back what it puts here.
-    static CURRENT: RefCell<Option<ManuallyDrop<Rc<Local>>>> = const { RefCell::new(None) };
-}
-
-/// Runs `f` with `local` as the thread's current core.
-pub(crate) fn enter<R>(local: &Rc<Local>, f: impl FnOnce() -> R) -> R {
-    /// Puts the former core back, also when `f` panics.
-    struct Entered(Option<ManuallyDrop<Rc<Local>>>);
-
-    impl Drop for Entered {
-        fn drop(&mut self) {
-            if let Some(left) = CURRENT.replace(self.0.take()) {
-                drop(ManuallyDrop::into_inner(left));
-            }
-        }
-    }
-
-    let _entered = Entered(CURRENT.replace(Some(ManuallyDrop::new(Rc::clone(local)))));
-    f()
-}
+pub(crate) use super::current::{enter, with};
 
 const OUTSIDE: &str = "this must be called on a core: from a task of a corelet runtime";
 
@@ -41,27 +19,14 @@ const OUTSIDE: &str = "this must be called on a core: from a task of a corelet r
 #[inline]
 #[cfg_attr(not(feature = "pool"), allow(dead_code))]
 pub(crate) fn is_inside(local: &Rc<Local>) -> bool {
-    CURRENT.with_borrow(|current| current.as_ref().is_some_and(|current| Rc::ptr_eq(current, local)))
-}
-
-/// Shows the current core to `look`, inside a turn. Cheaper than [`with`], and only for what runs no user's code and enters no
-/// core.
-#[inline]
-pub(crate) fn peek<R>(look: impl FnOnce(&Local) -> R) -> Option<R> {
-    CURRENT.with_borrow(|current| Some(look(current.as_deref()?)))
-}
-
-/// Calls `f` with the current core, inside a turn.
-#[inline]
-pub(crate) fn with<R>(f: impl FnOnce(&Rc<Local>) -> R) -> Option<R> {
-    Some(f(&try_current()?))
+    with(|current| Rc::ptr_eq(current, local)).unwrap_or(false)
 }
 
 /// Counts a message that the running task is about to receive, of its budget too; false when that is spent. Outside a
 /// turn there is no budget.
 #[inline]
 pub(crate) fn may_receive() -> bool {
-    peek(|local| {
+    with(|local| {
         let may = local.executor().spend_budget();
         if may {
             local.executor().count_received();
@@ -74,25 +39,25 @@ pub(crate) fn may_receive() -> bool {
 /// Takes one unit of the running task's budget; false when it is spent. Outside a turn there is no budget.
 #[inline]
 pub(crate) fn spend_budget() -> bool {
-    peek(|local| local.executor().spend_budget()).unwrap_or(true)
+    with(|local| local.executor().spend_budget()).unwrap_or(true)
 }
 
 /// Whether the running task's budget is spent: what is ready may then look as if it were not.
 #[inline]
 pub(crate) fn is_budget_spent() -> bool {
-    peek(|local| local.executor().is_budget_spent()).unwrap_or(false)
+    with(|local| local.executor().is_budget_spent()).unwrap_or(false)
 }
 
 /// Counts a message that the running task has received.
 #[inline]
 pub(crate) fn count_received() {
-    peek(|local| local.executor().count_received());
+    with(|local| local.executor().count_received());
 }
 
 /// The current core, inside a turn.
 #[inline]
 pub(crate) fn try_current() -> Option<Rc<Local>> {
-    CURRENT.with_borrow(|current| current.as_deref().map(Rc::clone))
+    with(Rc::clone)
 }
 
 /// The current core.
@@ -110,14 +75,14 @@ pub(crate) fn current() -> Rc<Local> {
 /// Wakes a task from anywhere: directly on its own core's thread, by its core's mailbox from elsewhere.
 #[inline]
 pub(crate) fn wake(target: WakeTarget) {
-    let here = |local: &Local| {
+    let here = |local: &Rc<Local>| {
         let here = local.id() == target.core();
         if here {
             local.executor().wake(target);
         }
         here
     };
-    if peek(here) == Some(true) {
+    if with(here) == Some(true) {
         return;
     }
     #[cfg(feature = "tokio")]

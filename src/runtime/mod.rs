@@ -8,6 +8,7 @@
 mod builder;
 pub(crate) mod context;
 mod core;
+mod current;
 pub(crate) mod driver;
 mod error;
 pub(crate) mod executor;

@@ -9,7 +9,8 @@ use corelet::net::{StreamOptions, TcpStream};
 use corelet::runtime::{spawn, yield_now};
 
 use crate::net_support::{
-    Family, both, eventually, expect_end, expect_pattern, pair, pattern, poll_times, tcp_pair, unix_pair,
+    Family, PATIENCE, both, eventually, expect_end, expect_pattern, pair, pattern, poll_times, tcp_pair,
+    unix_pair,
 };
 
 pub async fn each_side_ends_on_its_own() {
@@ -69,6 +70,34 @@ pub async fn the_peer_sees_the_end_of_a_dropped_stream() {
         reader.abort();
         assert!(reader.await.unwrap_err().is_cancelled());
         expect_end(&mut far).await;
+    }
+}
+
+/// The peer is a thread that only reads, so nothing of its doing turns the core.
+pub async fn a_stream_dropped_after_a_small_write_ends_though_nothing_else_happens() {
+    let listener = std::net::TcpListener::bind(Family::V4.loopback()).unwrap();
+    let address = listener.local_addr().unwrap();
+    for flushes in [false, true] {
+        let (done, heard) = futures_channel::oneshot::channel();
+        let listener = listener.try_clone().unwrap();
+        let peer = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(PATIENCE / 2)).unwrap();
+            let mut all = String::new();
+            let read = stream.read_to_string(&mut all);
+            // The core may be gone if this was too late.
+            let _ = done.send(read.map(|_| all));
+        });
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        if flushes {
+            stream.write_all("hello, ").await.0.unwrap();
+            stream.flush().await.unwrap();
+        }
+        stream.write_all("goodbye").await.0.unwrap();
+        drop(stream);
+        let all = heard.await.unwrap().expect("the end came while the core slept");
+        assert_eq!(all, if flushes { "hello, goodbye" } else { "goodbye" });
+        peer.join().unwrap();
     }
 }
 

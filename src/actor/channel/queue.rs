@@ -72,7 +72,7 @@ pub(super) struct Shared {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ChannelKey {
     pub(crate) index: u32,
-    pub(crate) generation: u32,
+    pub(crate) generation: u64,
 }
 
 impl<M: 'static> Queue<M> {

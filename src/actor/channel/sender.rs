@@ -40,24 +40,32 @@ impl<M: 'static> Sender<M> {
     /// # Errors
     /// Gives the message back in [`SendError::Full`] when a bounded channel is full, and in [`SendError::Closed`] when the
     /// receiver is gone.
+    #[inline]
     pub fn send(&self, message: M) -> Result<(), SendError<M>>
     where
         M: Send,
     {
-        match context::try_current() {
-            Some(local) if local.id() == self.shared.core => self.send_here(&local, message),
-            _ => self.send_abroad(message),
+        if context::with(|local| local.id() == self.shared.core) != Some(true) {
+            return self.send_abroad(message);
+        }
+        match context::with(move |local| self.send_here(local, message)) {
+            Some(sent) => sent,
+            None => unreachable!("the thread is on a core, as it was just now"),
         }
     }
 
     #[inline]
     fn send_here(&self, local: &Local, message: M) -> Result<(), SendError<M>> {
-        let queue = Kit::of(local).channel(self.shared.key);
-        let pushed = match queue.as_deref().and_then(|queue| (queue as &dyn Any).downcast_ref::<Queue<M>>()) {
+        let channels = Kit::of(local).channels();
+        let queue =
+            channels.get(self.shared.key).and_then(|queue| (queue as &dyn Any).downcast_ref::<Queue<M>>());
+        let reader = match queue {
             Some(queue) => queue.push(message)?,
             None => return Err(SendError::Closed(message)),
         };
-        if let Some(reader) = pushed {
+        // Woken only now: a waker may be a user's.
+        drop(channels);
+        if let Some(reader) = reader {
             reader.wake();
         }
         Ok(())

@@ -18,7 +18,8 @@
 //! - A child never outlives its supervisor by more than one poll. In good order
 //!   ([`shutdown`](SupervisorRef::shutdown), or the supervisor's own supervisor) each child has ended before the one before
 //!   it is told. A supervisor that is [stopped](crate::actor::request_stop) itself, or lost with its core, stops its children
-//!   in that order too, but waits for none.
+//!   in that order too, but waits for none. If its own supervisor starts it again, its new children may find the old ones still
+//!   ending, above all on other cores: a name that is still taken then fails the start, which is tried again.
 //!
 //! # Compared with Erlang/OTP
 //!

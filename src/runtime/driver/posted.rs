@@ -74,7 +74,8 @@ pub(crate) struct Posts {
     collecting: Vec<u32>,
     under_way: Vec<u32>,
     spare: Vec<Vec<u8>>,
-    /// Somebody waits for the fate of bytes that the next kernel entry decides.
+    /// The next kernel entry decides the fate of bytes that somebody waits for, or of a socket that nobody owns any more: it
+    /// closes with its last send, and its peer must hear of that even if nothing else happens here.
     awaited: bool,
 }
 
@@ -160,8 +161,10 @@ impl Posts {
         let Some(post) = self.get_mut(key) else { return };
         post.owned = false;
         aftermath.discard_wakers(post.waiter.take());
-        if matches!(post.state, State::Failed(_)) {
-            self.posts.remove(key.index as usize);
+        match post.state {
+            State::Collecting | State::Pushed { .. } => self.awaited = true,
+            State::Draining { .. } => {}
+            State::Failed(_) => drop(self.posts.remove(key.index as usize)),
         }
     }
 
@@ -234,7 +237,8 @@ impl Posts {
                     true
                 }
                 None => {
-                    self.awaited |= matches!(post.state, State::Pushed { .. }) && post.waiter.is_some();
+                    let undecided = matches!(post.state, State::Pushed { .. });
+                    self.awaited |= undecided && (post.waiter.is_some() || !post.owned);
                     at += 1;
                     continue;
                 }

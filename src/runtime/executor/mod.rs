@@ -281,26 +281,28 @@ impl Executor {
         }
     }
 
-    /// Refuses further spawns and drops every task, also those spawned or woken by the drops.
+    /// Refuses further spawns and drops every task. Each keeps its identity until it has been dropped, as at any other end:
+    /// what the drops of others do to it does not find it dead before it says so.
     pub(crate) fn shut_down(&self) {
         self.closed.set(true);
-        loop {
+        let forget_ready = || while self.queue.borrow_mut().pop().is_some() {};
+        // Nobody enters any more, so one round meets them all.
+        let slots = self.tasks.borrow().capacity();
+        for index in 0..slots {
+            let task = self.tasks.borrow().get(index).map(Rc::clone);
+            let Some(task) = task else { continue };
+            task.cancel();
             // What is queued is in the table too, so no last reference is dropped under the borrow.
-            while self.queue.borrow_mut().pop().is_some() {}
-            let tasks: Vec<Ready> = self.tasks.borrow_mut().drain().collect();
-            if tasks.is_empty() {
-                // The id is given away under a lock, after this.
-                GENERATIONS[usize::from(self.core.0)].store(self.generation.get(), Ordering::Relaxed);
-                return;
-            }
-            add(&self.finished, tasks.len() as u64);
-            for task in tasks {
-                task.cancel();
-                traced::ended(task.header.pid(), || Ending::CoreEnded);
-                task.tell_record(true);
-                contain("a task's result", || drop(task));
-            }
+            forget_ready();
+            let entry = self.tasks.borrow_mut().remove(index);
+            drop(entry);
+            add(&self.finished, 1);
+            traced::ended(task.header.pid(), || Ending::CoreEnded);
+            task.tell_record(true);
+            contain("a task's result", || drop(task));
         }
+        // The id is given away under a lock, after this.
+        GENERATIONS[usize::from(self.core.0)].store(self.generation.get(), Ordering::Relaxed);
     }
 
     /// Takes one unit of the running task's budget; false when it is spent and the task must yield.

@@ -29,7 +29,8 @@ pub fn watched<T>(test: impl FnOnce() -> T) -> T {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
     let (done, watch) = mpsc::channel::<()>();
     let dog = std::thread::spawn(move || {
-        if watch.recv_timeout(2 * PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+        // A test has many steps, each of which may take its time on a machine that is busy.
+        if watch.recv_timeout(6 * PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
             eprintln!("{name} hangs");
             std::process::abort();
         }

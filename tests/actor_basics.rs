@@ -214,34 +214,3 @@ fn an_answer_that_comes_too_late_goes_to_nobody() {
         assert_eq!(soon(next.1).await.reason, ExitReason::Normal);
     });
 }
-
-#[test]
-fn an_answer_to_a_core_that_ended_is_not_one_to_the_next_with_its_id() {
-    let ask = |expected: Result<u64, CallError>, answer: Option<actor::Reply<u64>>| {
-        let runtime = support::runtime(1);
-        let slip = runtime.block_on(move || async move {
-            let (reply, asked) = actor::reply::<u64>();
-            let slip = match answer {
-                Some(late) => {
-                    late.send(1);
-                    yield_now().await;
-                    reply.send(2);
-                    None
-                }
-                None => Some(reply),
-            };
-            if slip.is_none() {
-                assert_eq!(soon(asked).await, expected);
-            }
-            (slip, corelet::runtime::current_core())
-        });
-        drop(runtime);
-        slip.unwrap()
-    };
-    let (late, former) = ask(Ok(0), None);
-    let (_, core) = ask(Ok(2), late);
-    // Ids are given out lowest first; where another test took it meanwhile there is nothing to see.
-    if former != core {
-        println!("left out: the id was taken");
-    }
-}

@@ -209,8 +209,7 @@ fn a_channel_whose_receiver_leaked_ends_with_its_core() {
             let sender = runtime
                 .block_on(move || async move {
                     let (sender, mut receiver) = channel::unbounded();
-                    // The core of the former round had this id, and its channel this place.
-                    assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+                    assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty), "a channel of its own");
                     std::mem::forget(receiver);
                     sender.send(round).unwrap();
                     sender

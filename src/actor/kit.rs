@@ -46,8 +46,8 @@ impl Channels<'_> {
 
 impl Layer for Kit {
     fn core_ends(&self) {
-        // Receivers went with their tasks; what is left belongs to receivers that have leaked. Their senders would take a
-        // channel of the next core with this id for theirs.
+        // Receivers went with their tasks; what is left belongs to receivers that have leaked. Nobody will receive what is in
+        // there, and their senders should know.
         let channels = std::mem::take(&mut *self.channels.borrow_mut());
         for (_, channel) in channels {
             contain("a message that nobody received", || channel.queue.core_ended());

@@ -159,6 +159,8 @@ pub mod observer;
 #[cfg(feature = "pool")]
 pub mod pool;
 pub mod runtime;
+#[cfg(feature = "service")]
+pub mod service;
 mod sync;
 
 /// The programs of the README, compiled and run.

@@ -63,7 +63,7 @@ mod exit;
 pub mod group;
 mod infos;
 mod introspect;
-mod kit;
+pub(crate) mod kit;
 mod link;
 mod links;
 pub mod machine;

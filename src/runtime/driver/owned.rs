@@ -108,7 +108,7 @@ unsafe impl OwnedBuf for String {
     }
 }
 
-#[cfg(feature = "framed")]
+#[cfg(any(feature = "framed", feature = "service"))]
 // SAFETY: the bytes lie in a heap block that moving the handle does not move; only methods that take it mutably make it
 // another one, and a leaked handle never frees it.
 unsafe impl OwnedBuf for bytes::BytesMut {
@@ -121,7 +121,7 @@ unsafe impl OwnedBuf for bytes::BytesMut {
     }
 }
 
-#[cfg(feature = "framed")]
+#[cfg(any(feature = "framed", feature = "service"))]
 // SAFETY: as above; the spare capacity belongs to this handle alone, whoever else shares the block.
 unsafe impl OwnedBufMut for bytes::BytesMut {
     fn spare(&mut self) -> (*mut u8, usize) {

@@ -1,0 +1,18 @@
+//! Services that speak a framed protocol: a codec, routes, and a server that accepts on every core.
+//!
+//! Never: know what a pool is; hold anything that two cores share but the push handles and the counters of a server.
+
+pub mod app;
+pub mod connection;
+mod error;
+mod protocol;
+pub mod push;
+pub mod server;
+mod transport;
+
+pub use app::{App, Prepared};
+pub use connection::{Connection, End, Limits, serve};
+pub use error::{BoxError, Rejection, RequestError};
+pub use protocol::{Protocol, Verdict};
+pub use server::{Server, ServerHandle};
+pub use transport::Transport;

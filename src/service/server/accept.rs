@@ -5,6 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use bytes::BytesMut;
+
 use super::handle::Acceptor;
 use crate::actor::channel;
 use crate::actor::{Arm, select};
@@ -63,7 +65,7 @@ async fn accept<P: Protocol>(
         }
         let place = Place::take(&open);
         let connection = Connection::new(&app, settings.pushes.clone());
-        let serving = serve_connection(stream, connection, settings.limits.clone());
+        let serving = serve_connection(stream, connection, settings.limits, BytesMut::new());
         spawn(async move {
             let _place = place;
             serving.await;

@@ -63,13 +63,15 @@ pub async fn serve<P: Protocol, T: Transport>(
     pushes: &PushBuilder,
 ) -> End {
     let connection = Connection::new(app, pushes.clone());
-    serve_connection(transport, connection, limits.clone()).await
+    serve_connection(transport, connection, limits.clone(), BytesMut::new()).await
 }
 
+/// As [`serve`], for a connection that has been made already, of which `input` has been received.
 pub(crate) async fn serve_connection<P: Protocol, T: Transport>(
     mut transport: T,
     connection: Connection<P>,
     limits: Limits,
+    input: BytesMut,
 ) -> End {
     let app = connection.app().clone();
     let mut core = Core {
@@ -79,7 +81,7 @@ pub(crate) async fn serve_connection<P: Protocol, T: Transport>(
         limits,
         queues: None,
         current: Current::new(),
-        input: BytesMut::new(),
+        input,
         ended: false,
         output: BytesMut::new(),
         closing: None,

@@ -53,9 +53,17 @@ impl<P: Protocol> Clone for Connection<P> {
 
 impl<P: Protocol> Connection<P> {
     pub(crate) fn new(app: &Prepared<P>, settings: PushBuilder) -> Connection<P> {
+        Connection::with_session(app, app.protocol().session(), settings)
+    }
+
+    pub(crate) fn with_session(
+        app: &Prepared<P>,
+        session: P::Session,
+        settings: PushBuilder,
+    ) -> Connection<P> {
         Connection(Rc::new(Inner {
             app: app.clone(),
-            session: app.protocol().session(),
+            session,
             phase: Cell::new(Phase::Open),
             waker: Cell::new(None),
             settings,

@@ -10,9 +10,9 @@ use super::address::Address;
 use super::error::DrainTimeout;
 use super::keeper::Command;
 use super::stats::{ConnectionInfo, ServerStats};
-use crate::actor::Pid;
 use crate::actor::channel::Sender;
 use crate::runtime::CoreId;
+use crate::service::connection::ConnectionId;
 
 /// A running server. Used from any core and any thread; share it in an `Arc`.
 ///
@@ -133,16 +133,21 @@ impl ServerHandle {
     ///
     /// # Cancel safety
     /// When the future is dropped after its first poll, the connection ends all the same.
-    pub async fn drain_connection(&self, id: Pid) -> bool {
-        self.ask_one(id, |done| Command::Close { id, at_once: false, done }).await
+    pub async fn drain_connection(&self, id: ConnectionId) -> bool {
+        self.close(id, false).await
     }
 
     /// Ends one connection now. False when there is none with that id.
     ///
     /// # Cancel safety
     /// When the future is dropped after its first poll, the connection ends all the same.
-    pub async fn close_connection(&self, id: Pid) -> bool {
-        self.ask_one(id, |done| Command::Close { id, at_once: true, done }).await
+    pub async fn close_connection(&self, id: ConnectionId) -> bool {
+        self.close(id, true).await
+    }
+
+    async fn close(&self, id: ConnectionId, at_once: bool) -> bool {
+        let closed = self.ask_all(|done| Command::Close { id, at_once, done }).await;
+        closed.contains(&true)
     }
 
     fn tell_all(&self, command: impl Fn() -> Command) {
@@ -165,15 +170,6 @@ impl ServerHandle {
             answers.extend(answer.await);
         }
         answers
-    }
-
-    async fn ask_one(&self, id: Pid, question: impl FnOnce(oneshot::Sender<bool>) -> Command) -> bool {
-        let Some((_, commands)) = self.cores.iter().find(|(core, _)| *core == id.raw().core) else {
-            return false;
-        };
-        let (done, answer) = oneshot::channel();
-        let _ = commands.send(question(done));
-        answer.await.unwrap_or(false)
     }
 }
 

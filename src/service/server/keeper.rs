@@ -17,9 +17,10 @@ use super::settings::Settings;
 use super::share::Share;
 use super::stats::{ConnectionInfo, ServerCoreStats};
 use crate::actor::channel::{self, Receiver, Sender};
-use crate::actor::{self, Arm, Pid, select};
+use crate::actor::{self, Arm, select};
 use crate::net::{DetachedStream, TcpStream};
 use crate::runtime::{JoinHandle, context, now, sleep_until, spawn};
+use crate::service::connection::ConnectionId;
 use crate::service::protocol::Protocol;
 
 /// How long connections that are to end now may take for it before their tasks are stopped.
@@ -34,7 +35,7 @@ pub(super) enum Command {
     Stats(oneshot::Sender<ServerCoreStats>),
     Connections(oneshot::Sender<Vec<ConnectionInfo>>),
     Close {
-        id: Pid,
+        id: ConnectionId,
         at_once: bool,
         done: oneshot::Sender<bool>,
     },

@@ -19,7 +19,7 @@ use crate::actor::{self, Pid, request_stop};
 use crate::net::TcpStream;
 use crate::runtime::{CoreId, now, spawn, timeout};
 use crate::service::app::Prepared;
-use crate::service::connection::{Connection, serve_connection};
+use crate::service::connection::{Connection, ConnectionId, serve_connection};
 use crate::service::protocol::Protocol;
 
 pub(super) struct Share<P: Protocol> {
@@ -40,38 +40,39 @@ pub(super) struct Share<P: Protocol> {
 
 /// A connection that is open.
 struct Guest<P: Protocol> {
-    id: Pid,
+    connection: Connection<P>,
+    actor: Pid,
     peer: Peer,
     since: Instant,
-    /// None while it is in its preamble.
-    connection: Option<Connection<P>>,
-}
-
-impl<P: Protocol> Guest<P> {
-    fn end(&self) -> End<P> {
-        self.connection.clone().map_or(End::Task(self.id), End::Connection)
-    }
+    in_preamble: bool,
 }
 
 /// How a guest is told to go.
 enum End<P: Protocol> {
     Connection(Connection<P>),
-    /// It has no connection yet.
+    /// It has not begun: there is nothing to finish, and its task does not look.
     Task(Pid),
 }
 
 impl<P: Protocol> End<P> {
+    fn of(guest: &Guest<P>) -> End<P> {
+        match guest.in_preamble {
+            true => End::Task(guest.actor),
+            false => End::Connection(guest.connection.clone()),
+        }
+    }
+
     fn drain(self) {
         match self {
             End::Connection(connection) => connection.drain(),
-            End::Task(id) => request_stop(id),
+            End::Task(actor) => request_stop(actor),
         }
     }
 
     fn now(self) {
         match self {
             End::Connection(connection) => connection.shut_down(),
-            End::Task(id) => request_stop(id),
+            End::Task(actor) => request_stop(actor),
         }
     }
 }
@@ -106,8 +107,10 @@ impl<P: Protocol> Share<P> {
         count(&self.counters.accepted);
         let key = self.guests.borrow().vacant_key();
         let seat = Seat { share: Rc::clone(self), key, _place: place };
-        let task = spawn(seat.attend(stream, peer));
-        let guest = Guest { id: task.pid().into(), peer, since: now(), connection: None };
+        let connection = Connection::new(&self.app, self.settings.pushes.clone());
+        let task = spawn(seat.attend(stream, peer, connection.clone()));
+        let actor = task.pid().into();
+        let guest = Guest { connection, actor, peer, since: now(), in_preamble: true };
         self.guests.borrow_mut().insert(guest);
         self.counters.open.set(self.counters.open.get() + 1);
         self.counters.in_preamble.set(self.counters.in_preamble.get() + 1);
@@ -115,24 +118,26 @@ impl<P: Protocol> Share<P> {
     }
 
     pub(super) fn stats(&self) -> ServerCoreStats {
-        self.counters.read(self.core)
+        self.counters.read(self.core, self.app.counts())
     }
 
     pub(super) fn connections(&self) -> Vec<ConnectionInfo> {
         let guests = self.guests.borrow();
         let info = |guest: &Guest<P>| ConnectionInfo {
-            id: guest.id,
+            id: guest.connection.id(),
+            actor: guest.actor,
             peer: guest.peer,
             since: guest.since,
-            in_preamble: guest.connection.is_none(),
+            in_preamble: guest.in_preamble,
         };
         guests.iter().map(|(_, guest)| info(guest)).collect()
     }
 
     /// Ends the connection with that id; false when there is none.
-    pub(super) fn close(&self, id: Pid, at_once: bool) -> bool {
+    pub(super) fn close(&self, id: ConnectionId, at_once: bool) -> bool {
         let guests = self.guests.borrow();
-        let found = guests.iter().find(|(_, guest)| guest.id == id).map(|(_, guest)| guest.end());
+        let found =
+            guests.iter().find(|(_, guest)| guest.connection.id() == id).map(|(_, guest)| End::of(guest));
         drop(guests);
         let Some(end) = found else { return false };
         if at_once {
@@ -160,13 +165,13 @@ impl<P: Protocol> Share<P> {
 
     /// Drops the tasks of all connections that are left.
     pub(super) fn stop_all(&self) {
-        let ids: Vec<Pid> = self.guests.borrow().iter().map(|(_, guest)| guest.id).collect();
+        let ids: Vec<Pid> = self.guests.borrow().iter().map(|(_, guest)| guest.actor).collect();
         ids.into_iter().for_each(request_stop);
     }
 
     /// Collected first: what they are told may run what users wrote.
     fn ends(&self) -> Vec<End<P>> {
-        self.guests.borrow().iter().map(|(_, guest)| guest.end()).collect()
+        self.guests.borrow().iter().map(|(_, guest)| End::of(guest)).collect()
     }
 
     /// Waits until no connection is open.
@@ -187,23 +192,23 @@ struct Seat<P: Protocol> {
 }
 
 impl<P: Protocol> Seat<P> {
-    async fn attend(self, stream: TcpStream, peer: Peer) {
+    async fn attend(self, stream: TcpStream, peer: Peer, connection: Connection<P>) {
         let share = &*self.share;
         // What shows labels is the observer; without it they would only be memory.
         if cfg!(feature = "observer") {
             actor::set_label(Arc::clone(&share.label));
         }
         let settings = &share.settings;
-        let (stream, input, connection) = match &settings.preamble {
-            None => (stream, BytesMut::new(), Connection::new(&share.app, settings.pushes.clone())),
+        let (stream, input) = match &settings.preamble {
+            None => (stream, BytesMut::new()),
             Some(preamble) => {
                 let Some((opening, session)) = self.greet(&**preamble, stream, peer).await else { return };
-                let connection = Connection::with_session(&share.app, session, settings.pushes.clone());
-                (opening.stream, opening.input, connection)
+                connection.set_session(session);
+                (opening.stream, opening.input)
             }
         };
         self.admit(&connection);
-        serve_connection(stream, connection, settings.limits.clone(), input).await;
+        serve_connection(stream, connection, settings.limits, input).await;
     }
 
     async fn greet(
@@ -227,7 +232,7 @@ impl<P: Protocol> Seat<P> {
     /// The connection is past its preamble.
     fn admit(&self, connection: &Connection<P>) {
         if let Some(guest) = self.share.guests.borrow_mut().get_mut(self.key) {
-            guest.connection = Some(connection.clone());
+            guest.in_preamble = false;
         }
         let in_preamble = &self.share.counters.in_preamble;
         in_preamble.set(in_preamble.get() - 1);
@@ -242,7 +247,7 @@ impl<P: Protocol> Drop for Seat<P> {
         let share = &*self.share;
         let guest = share.guests.borrow_mut().try_remove(self.key);
         let counters = &share.counters;
-        if guest.is_some_and(|guest| guest.connection.is_none()) {
+        if guest.is_some_and(|guest| guest.in_preamble) {
             counters.in_preamble.set(counters.in_preamble.get() - 1);
             count(&counters.preambles_failed);
         }

@@ -6,6 +6,8 @@ use std::time::Instant;
 use super::address::Peer;
 use crate::actor::Pid;
 use crate::runtime::CoreId;
+use crate::service::connection::ConnectionId;
+use crate::service::counters::Counts;
 
 /// Counts and levels of a server, core by core. Those of one core agree with each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +31,8 @@ macro_rules! figures {
         pub struct ServerCoreStats {
             /// The core.
             pub core: CoreId,
+            /// What its connections have done.
+            pub counts: Counts,
             $($(#[doc = $doc])+ pub $name: u64,)*
         }
 
@@ -39,8 +43,8 @@ macro_rules! figures {
         }
 
         impl Counters {
-            pub(super) fn read(&self, core: CoreId) -> ServerCoreStats {
-                ServerCoreStats { core, $($name: self.$name.get(),)* }
+            pub(super) fn read(&self, core: CoreId, counts: Counts) -> ServerCoreStats {
+                ServerCoreStats { core, counts, $($name: self.$name.get(),)* }
             }
         }
     };
@@ -78,8 +82,10 @@ pub(super) fn count(cell: &Cell<u64>) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionInfo {
-    /// The actor that serves it, by which `corelet top` shows it too.
-    pub id: Pid,
+    /// Its name, which its handlers know too.
+    pub id: ConnectionId,
+    /// The actor that serves it, by which `corelet top` shows it.
+    pub actor: Pid,
     /// Who is at the other end.
     pub peer: Peer,
     /// When it was accepted.

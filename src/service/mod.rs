@@ -3,6 +3,7 @@
 //! Never: know what a pool is; hold anything that two cores share but the push handles and the counters of a server.
 
 pub mod app;
+pub mod codec;
 pub mod connection;
 mod error;
 mod protocol;

@@ -12,7 +12,7 @@ mod transport;
 
 pub use app::{App, Prepared};
 pub use connection::{Connection, End, Limits, serve};
-pub use error::{BoxError, Rejection, RequestError};
+pub use error::{BoxError, PrepareError, Rejection, RequestError};
 pub use protocol::{Protocol, Verdict};
 pub use server::{Server, ServerHandle};
 pub use transport::Transport;

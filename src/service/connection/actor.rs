@@ -257,9 +257,9 @@ impl<P: Protocol> Core<P> {
 
     fn begin(&mut self, request: P::Request) {
         context::spend_budget();
-        let app = self.connection.app().clone();
-        self.current.correlation = app.protocol().correlation(&request);
-        if let Err(error) = app.start(request, &self.connection, &mut self.current.slot) {
+        let started = self.connection.app().start(request, &self.connection, &mut self.current.slot);
+        self.current.correlation = started.correlation;
+        if let Err(error) = started.result {
             self.fail(error);
         }
     }

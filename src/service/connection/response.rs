@@ -48,7 +48,7 @@ impl<F> Current<F> {
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll_user(cx)));
         polled.unwrap_or_else(|panic| {
             self.clear();
-            Poll::Ready(Progress::Failed(panicked(panic)))
+            Poll::Ready(Progress::Failed(RequestError::from_panic(panic)))
         })
     }
 
@@ -82,12 +82,4 @@ impl<F> Current<F> {
         self.slot.clear();
         self.frames = None;
     }
-}
-
-fn panicked(panic: Box<dyn std::any::Any + Send>) -> RequestError {
-    let message = match panic.downcast::<String>() {
-        Ok(text) => *text,
-        Err(panic) => panic.downcast_ref::<&str>().unwrap_or(&"not with a text").to_string(),
-    };
-    RequestError::Panicked { message }
 }

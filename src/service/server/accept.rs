@@ -30,14 +30,14 @@ pub(super) enum Command {
 /// Listens on the current core.
 pub(super) fn start<P: Protocol>(
     address: SocketAddr,
-    factory: &dyn Fn() -> Prepared<P>,
+    app: Prepared<P>,
     settings: Settings,
 ) -> io::Result<(SocketAddr, Acceptor)> {
     let options = ListenerOptions { reuse_port: true, ..ListenerOptions::default() };
     let listener = TcpListener::bind_with(address, options)?;
     let address = listener.local_addr()?;
     let (commands, receiver) = channel::unbounded();
-    spawn(accept(listener, factory(), settings, receiver)).detach();
+    spawn(accept(listener, app, settings, receiver)).detach();
     Ok((address, Acceptor { commands }))
 }
 

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use super::accept::{self, Settings};
 use super::handle::ServerHandle;
 use crate::runtime::{RuntimeHandle, UnknownCore};
-use crate::service::app::Prepared;
+use crate::service::app::{IntoPrepared, Prepared};
 use crate::service::connection::Limits;
+use crate::service::error::PrepareError;
 use crate::service::protocol::Protocol;
 use crate::service::push::PushBuilder;
 
 /// Serves an application on every core of a runtime.
 pub struct Server<P: Protocol> {
-    factory: Arc<dyn Fn() -> Prepared<P> + Send + Sync>,
+    factory: Arc<dyn Fn() -> Result<Prepared<P>, PrepareError> + Send + Sync>,
     settings: Settings,
 }
 
@@ -31,6 +32,9 @@ pub enum StartError {
         #[source]
         source: io::Error,
     },
+    /// The application cannot be put together.
+    #[error("the application cannot be put together")]
+    Prepare(#[from] PrepareError),
     /// A core has ended.
     #[error("a core of the runtime has ended")]
     CoreEnded,
@@ -44,13 +48,13 @@ impl From<UnknownCore> for StartError {
 
 impl<P: Protocol> Server<P> {
     /// A server for the application that `factory` makes, once on each core.
-    pub fn new<A: Into<Prepared<P>>>(factory: impl Fn() -> A + Send + Sync + 'static) -> Server<P> {
+    pub fn new<A: IntoPrepared<P>>(factory: impl Fn() -> A + Send + Sync + 'static) -> Server<P> {
         let settings = Settings {
             limits: Limits::default(),
             pushes: PushBuilder::default(),
             max_connections_per_core: 8192,
         };
-        Server { factory: Arc::new(move || factory().into()), settings }
+        Server { factory: Arc::new(move || factory().into_prepared()), settings }
     }
 
     /// What each connection may use.
@@ -81,10 +85,12 @@ impl<P: Protocol> Server<P> {
         let mut cores = Vec::new();
         for core in runtime.cores() {
             let (factory, settings) = (Arc::clone(&self.factory), self.settings.clone());
-            let started =
-                runtime.spawn_on(core, move || async move { accept::start(bound, &*factory, settings) })?;
-            let started = started.await.map_err(|_| StartError::CoreEnded)?;
-            let (at, acceptor) = started.map_err(|source| StartError::Listen { address: bound, source })?;
+            let started = runtime.spawn_on(core, move || async move {
+                let app = factory()?;
+                accept::start(bound, app, settings)
+                    .map_err(|source| StartError::Listen { address: bound, source })
+            })?;
+            let (at, acceptor) = started.await.map_err(|_| StartError::CoreEnded)??;
             bound = at;
             cores.push(acceptor);
         }

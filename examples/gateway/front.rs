@@ -15,7 +15,7 @@ use corelet::pool::{Pool, TcpConnector};
 use corelet::runtime::CoreId;
 use corelet::service::app::{Extract, Incoming, Reply};
 use corelet::service::codec::{ByteLinesCodec, Value};
-use corelet::service::{App, Connection, Prepared, Protocol, Rejection, RequestError, Verdict};
+use corelet::service::{App, Connection, End, Prepared, Protocol, Rejection, RequestError, Verdict};
 
 use crate::session::{Failure, Session};
 
@@ -97,6 +97,14 @@ impl Protocol for Front {
             other => format!("ERROR {other}"),
         };
         Verdict { reply: Some(reply.into()), close: false }
+    }
+
+    /// Where the next line begins is then anybody's guess, so this is the end.
+    fn malformed(&self, end: &End, _: &Connection<Front>) -> Option<Bytes> {
+        match end {
+            End::Decode(error) => Some(format!("ERROR {error}").into()),
+            _ => None,
+        }
     }
 }
 

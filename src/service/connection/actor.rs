@@ -126,8 +126,10 @@ impl<P: Protocol> Core<P> {
             if let Poll::Ready(done) = step.as_mut().poll(cx) {
                 return Poll::Ready(Ok(done));
             }
-            if self.connection.phase() == Phase::Dropping {
-                return Poll::Ready(Err(End::ShutDown));
+            match self.connection.phase() {
+                Phase::Open => {}
+                Phase::Draining => self.close_queues(),
+                Phase::Dropping => return Poll::Ready(Err(End::ShutDown)),
             }
             self.connection.register(cx);
             if !waited {
@@ -192,7 +194,7 @@ impl<P: Protocol> Core<P> {
         self.current.clear();
         if self.answering {
             self.counters().cancelled.add(1);
-            contain("the end of a command", || self.end_command());
+            contain_hook(|| self.end_command());
         }
     }
 
@@ -206,7 +208,7 @@ impl<P: Protocol> Core<P> {
         self.output.clear();
         self.input.clear();
         self.give_back_buffers();
-        contain("a hook", || self.protocol(|protocol, connection| protocol.disconnected(connection, end)));
+        contain_hook(|| self.protocol(|protocol, connection| protocol.disconnected(connection, end)));
         self.counters().closed[end.reason() as usize].add(1);
     }
 }
@@ -214,5 +216,12 @@ impl<P: Protocol> Core<P> {
 impl<P: Protocol> Drop for Core<P> {
     fn drop(&mut self) {
         self.disconnect(&End::Stopped);
+    }
+}
+
+/// Runs a hook behind which nothing is left to end.
+fn contain_hook(hook: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(hook)) {
+        tracing::error!(panic = text_of(panic), "a hook panicked at the end of its connection; contained");
     }
 }

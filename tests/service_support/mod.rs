@@ -203,6 +203,7 @@ pub fn app(log: &Log, door: &Door) -> Prepared<Lines> {
         .route("none".into(), async || {})
         .route("me".into(), move |connection: Connection<Lines>| std::future::ready(me.set(Some(connection))))
         .route("say".into(), async |Frame(line): Frame<String>| Reply(line["say ".len()..].to_owned()))
+        .route("big".into(), async |Frame(line): Frame<String>| Reply("x".repeat(number(&line) as usize)))
         .route("session".into(), async |Frame(line): Frame<String>, connection: Connection<Lines>| {
             connection.session().set(number(&line) as u32);
         })

@@ -158,7 +158,8 @@ impl<P: Protocol> Core<P> {
             _ if self.connection.phase() == Phase::Dropping => return end,
             _ => {}
         }
-        let unread = !self.ended && !self.input.is_empty();
+        // Who was too late has had its time.
+        let unread = !self.ended && !self.input.is_empty() && !end.is_timeout();
         self.input = BytesMut::new();
         match self.attend_to(Wait::Write, transport.finish(unread)).await {
             Err(late @ End::WriteTimeout { .. }) => return late,

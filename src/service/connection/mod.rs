@@ -111,6 +111,12 @@ impl<P: Protocol> Connection<P> {
         self.0.session.get_or_init(|| self.0.app.protocol().session())
     }
 
+    /// Gives it a session other than the protocol's, before anybody has asked for that.
+    pub(crate) fn set_session(&self, session: P::Session) {
+        let set = self.0.session.set(session).is_ok();
+        debug_assert!(set, "the session is set before it is asked for");
+    }
+
     /// Whether it takes no further requests: it drains, is shut down, or has ended.
     pub fn is_ending(&self) -> bool {
         self.phase() != Phase::Open

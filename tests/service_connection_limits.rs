@@ -107,7 +107,7 @@ fn a_header_alone_is_a_frame_that_drips_too() {
 
     on_cores(1, async |_, _| {
         let wire = service_support::Wire::default();
-        let app = App::new(Framed).prepare();
+        let app = App::new(Framed).prepare().unwrap();
         let limits = Limits { frame_timeout: Some(SHORT), ..timeless() };
         wire.feed([0, 0, 0, 9]);
         let end = soon(serve(wire.transport(), &app, &limits, &PushBuilder::default())).await;
@@ -349,7 +349,8 @@ fn a_codec_that_reserves_too_much_is_cut_back() {
 
     on_cores(1, async |_, _| {
         let wire = service_support::Wire::default();
-        let app = App::new(Framed).route((), async |Frame(frame): Frame<BytesMut>| Reply(frame)).prepare();
+        let app =
+            App::new(Framed).route((), async |Frame(frame): Frame<BytesMut>| Reply(frame)).prepare().unwrap();
         let limits = Limits { max_frame: 1000, memory: 4096, ..timeless() };
         for _ in 0..10 {
             for byte in [0, 0, 0, 3, b'a', b'b', b'c'] {

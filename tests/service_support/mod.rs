@@ -275,6 +275,7 @@ pub fn app(log: &Log, door: &Door) -> Prepared<Lines> {
             Reply("pushed".to_owned())
         })
         .prepare()
+        .unwrap()
 }
 
 #[derive(Default)]

@@ -122,7 +122,7 @@ impl<P: Protocol> Connection<P> {
         self.0.waker.set(Some(kept.unwrap_or_else(|| cx.waker().clone())));
     }
 
-    fn take_queues(&self) -> Option<PushQueues<P::Response>> {
+    pub(super) fn take_queues(&self) -> Option<PushQueues<P::Response>> {
         self.0.queues.borrow_mut().take()
     }
 }

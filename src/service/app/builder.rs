@@ -86,7 +86,7 @@ impl<P: Protocol, L: Layer<P>> App<P, L> {
     ///     .group(|admin| {
     ///         let known = before(async |incoming: &mut Incoming<Lines>| {
     ///             let is_known = incoming.connection().session().get();
-    ///             is_known.then_some(()).ok_or(RequestError::failed("log in first"))
+    ///             is_known.then_some(()).ok_or_else(|| RequestError::failed("log in first"))
     ///         });
     ///         admin.wrap(known).route('x', async || "gone".to_owned())
     ///     })

@@ -181,7 +181,7 @@ async fn talk(stream: &mut TcpStream, request: &str, answer: &str) {
 #[test]
 fn on_a_connection_the_next_request_is_answered_and_other_connections_see_nothing() {
     on_cores(1, async |runtime, _| {
-        let server = Server::new(app).start(([127, 0, 0, 1], 0).into(), &runtime).await.unwrap();
+        let server = Server::new(app).bind(([127, 0, 0, 1], 0).into()).start(&runtime).await.unwrap();
         let mut other = TcpStream::connect(server.local_addr()).await.unwrap();
         let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
         for (request, wanted) in PANICS {

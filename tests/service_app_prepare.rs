@@ -100,19 +100,21 @@ fn a_server_with_an_application_that_cannot_work_does_not_start() {
     on_cores(2, async |runtime, _| {
         let address = ([127, 0, 0, 1], 0).into();
         let server = Server::new(|| App::new(Lines).route("a".into(), async |_: Data<u8>| ()));
-        let refused = server.start(address, &runtime).await.err().unwrap();
-        let StartError::Prepare(error) = &refused else { panic!("{refused}") };
+        let refused = server.bind(address).start(&runtime).await.err().unwrap();
+        let StartError::Prepare { source: error, .. } = &refused else { panic!("{refused}") };
         assert!(matches!(error, PrepareError::MissingData { data: "u8", .. }));
 
         let factory = || -> Result<App<Lines>, BoxError> { Err("no configuration".into()) };
-        let refused = Server::new(factory).start(address, &runtime).await.err().unwrap();
-        let StartError::Prepare(PrepareError::Factory(why)) = &refused else { panic!("{refused}") };
+        let refused = Server::new(factory).bind(address).start(&runtime).await.err().unwrap();
+        let StartError::Prepare { source: PrepareError::Factory(why), .. } = &refused else {
+            panic!("{refused}")
+        };
         assert_eq!(why.to_string(), "no configuration");
 
         // An error of preparation stays what it is on its way through the factory.
         let factory = || App::new(Lines).route("a".into(), async |_: Data<u8>| ()).prepare();
-        let refused = Server::new(factory).start(address, &runtime).await.err().unwrap();
-        assert!(matches!(refused, StartError::Prepare(PrepareError::MissingData { .. })));
+        let refused = Server::new(factory).bind(address).start(&runtime).await.err().unwrap();
+        assert!(matches!(refused, StartError::Prepare { source: PrepareError::MissingData { .. }, .. }));
     });
 }
 
@@ -137,7 +139,7 @@ fn a_thousand_connections_prepare_nothing() {
         };
         let before = made().await;
         assert!(before.iter().all(|made| made.applications == 0 && made.transformations == 0));
-        let server = server.start(([127, 0, 0, 1], 0).into(), &runtime).await.unwrap();
+        let server = server.bind(([127, 0, 0, 1], 0).into()).start(&runtime).await.unwrap();
         for _ in 0..1000 {
             let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
             stream.write_all(b"17\n".to_vec()).await.0.unwrap();

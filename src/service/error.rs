@@ -41,6 +41,13 @@ pub enum RequestError {
         /// The error.
         source: BoxError,
     },
+    /// The handler took longer than [`Limits::request_timeout`](crate::service::Limits::request_timeout) to begin its
+    /// response.
+    #[error("the handler did not answer within {after:?}")]
+    TimedOut {
+        /// The limit.
+        after: std::time::Duration,
+    },
     /// The handler, a middleware, an extractor or what the protocol says of requests panicked.
     #[error("the handler{} panicked: {message}", At("of", .route))]
     Panicked {
@@ -69,7 +76,7 @@ impl RequestError {
     /// The id of the route whose handler failed, as `Debug` shows it.
     pub fn route(&self) -> Option<&str> {
         match self {
-            RequestError::NoRoute | RequestError::UnknownRoute { .. } => None,
+            RequestError::NoRoute | RequestError::UnknownRoute { .. } | RequestError::TimedOut { .. } => None,
             RequestError::Rejected { route, .. }
             | RequestError::Failed { route, .. }
             | RequestError::Panicked { route, .. } => route.as_deref(),
@@ -96,7 +103,7 @@ impl RequestError {
     /// The same, with the route it came to pass in.
     pub(crate) fn at(mut self, name: &str) -> RequestError {
         match &mut self {
-            RequestError::NoRoute | RequestError::UnknownRoute { .. } => {}
+            RequestError::NoRoute | RequestError::UnknownRoute { .. } | RequestError::TimedOut { .. } => {}
             RequestError::Rejected { route, .. }
             | RequestError::Failed { route, .. }
             | RequestError::Panicked { route, .. } => {

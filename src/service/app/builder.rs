@@ -11,6 +11,8 @@ use super::handler::{Endpoint, Handler};
 use super::middleware::{Identity, Layer, Middleware, Stack};
 use super::needs::Needs;
 use super::prepared::{ErasedRoute, Parts, Prepared};
+use crate::service::connection::buffers::Buffers;
+use crate::service::counters::Counters;
 use crate::service::error::{BoxError, PrepareError};
 use crate::service::protocol::Protocol;
 
@@ -153,7 +155,18 @@ impl<P: Protocol, L: Layer<P>> App<P, L> {
             handlers.push(handler);
         }
         count(transformations);
-        Ok(Prepared::new(Parts { protocol, ids, routes, names, fallback, data, transformations }))
+        let (counters, buffers) = (Counters::default(), Buffers::default());
+        Ok(Prepared::new(Parts {
+            protocol,
+            ids,
+            routes,
+            names,
+            fallback,
+            data,
+            transformations,
+            counters,
+            buffers,
+        }))
     }
 }
 

@@ -15,7 +15,9 @@ use super::needs::Needs;
 use super::respond::Response;
 use crate::runtime::executor::contain;
 use crate::service::connection::Connection;
+use crate::service::connection::buffers::Buffers;
 use crate::service::connection::slot::FutureSlot;
+use crate::service::counters::{Counters, Counts};
 use crate::service::error::RequestError;
 use crate::service::protocol::Protocol;
 
@@ -72,6 +74,8 @@ pub(super) struct Parts<P: Protocol> {
     pub(super) fallback: Option<usize>,
     pub(super) data: DataMap,
     pub(super) transformations: u64,
+    pub(super) counters: Counters,
+    pub(super) buffers: Buffers,
 }
 
 impl<P: Protocol> Drop for Parts<P> {
@@ -124,6 +128,21 @@ impl<P: Protocol> Prepared<P> {
     /// How often a handler was wrapped into a middleware to make this.
     pub fn transformations(&self) -> u64 {
         self.0.transformations
+    }
+
+    /// What its connections on this core have done so far.
+    pub fn counts(&self) -> Counts {
+        self.0.counters.counts()
+    }
+
+    #[inline]
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
+    #[inline]
+    pub(crate) fn buffers(&self) -> &Buffers {
+        &self.0.buffers
     }
 
     #[inline]

@@ -15,7 +15,9 @@ use corelet::pool::{Pool, TcpConnector};
 use corelet::runtime::CoreId;
 use corelet::service::app::{Extract, Incoming, Reply};
 use corelet::service::codec::{ByteLinesCodec, Value};
-use corelet::service::{App, Connection, PrepareError, Prepared, Protocol, Rejection, RequestError, Verdict};
+use corelet::service::{
+    App, Connection, End, PrepareError, Prepared, Protocol, Rejection, RequestError, Verdict,
+};
 
 use crate::session::{Failure, Session};
 
@@ -98,6 +100,14 @@ impl Protocol for Front {
         };
         Verdict { reply: Some(reply.into()), close: false }
     }
+
+    /// Where the next line begins is then anybody's guess, so this is the end.
+    fn malformed(&self, end: &End, _: &Connection<Front>) -> Option<Bytes> {
+        match end {
+            End::Decode(error) => Some(format!("ERROR {error}").into()),
+            _ => None,
+        }
+    }
 }
 
 /// A line that is no request.
@@ -126,8 +136,8 @@ impl<const N: usize> Words<N> {
 
 impl<const N: usize> Extract<Front> for Words<N> {
     fn extract(incoming: &mut Incoming<Front>) -> Result<Words<N>, Rejection> {
-        let line = incoming.request().ok_or(Rejection { what: "the line", source: None })?;
-        Words::parse(line).map_err(|why| Rejection { what: "the words", source: Some(why.into()) })
+        let line = incoming.request().ok_or(Rejection::new("the line"))?;
+        Words::parse(line).map_err(|why| Rejection::of::<Words<N>>(why))
     }
 }
 

@@ -36,9 +36,10 @@ impl Upstream {
         let runtime =
             Runtime::builder().cores(Cores::Count(1)).pinned(false).thread_name("upstream").build()?;
         let limits = Limits { max_frame: 2 * MAX_LINE, ..Limits::default() };
-        let server = Server::new(move || app(kill_every)).limits(limits);
-        let (anywhere, handle) = (SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), runtime.handle());
-        let server = runtime.block_on(move || async move { server.start(anywhere, &handle).await })??;
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let server = Server::new(move || app(kill_every)).bind(anywhere).limits(limits);
+        let handle = runtime.handle();
+        let server = runtime.block_on(move || async move { server.start(&handle).await })??;
         Ok(Upstream { server, _runtime: runtime })
     }
 

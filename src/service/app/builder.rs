@@ -88,7 +88,7 @@ impl<P: Protocol, L: Layer<P>> App<P, L> {
     ///     .group(|admin| {
     ///         let known = before(async |incoming: &mut Incoming<Lines>| {
     ///             let is_known = incoming.connection().session().get();
-    ///             is_known.then_some(()).ok_or_else(|| RequestError::failed("log in first"))
+    ///             is_known.then_some(()).ok_or(RequestError::failed("log in first"))
     ///         });
     ///         admin.wrap(known).route('x', async || "gone".to_owned())
     ///     })
@@ -155,7 +155,6 @@ impl<P: Protocol, L: Layer<P>> App<P, L> {
             handlers.push(handler);
         }
         count(transformations);
-        let (counters, buffers) = (Counters::default(), Buffers::default());
         Ok(Prepared::new(Parts {
             protocol,
             ids,
@@ -164,8 +163,8 @@ impl<P: Protocol, L: Layer<P>> App<P, L> {
             fallback,
             data,
             transformations,
-            counters,
-            buffers,
+            counters: Counters::default(),
+            buffers: Buffers::default(),
         }))
     }
 }

@@ -45,8 +45,8 @@ pub enum StartError {
         /// The address.
         address: Address,
     },
-    /// The application cannot be put together, or its factory gave an error in its place.
-    #[error("the application cannot be put together on core {core}")]
+    /// The application cannot be put together.
+    #[error("the application could not be made on core {core}")]
     Prepare {
         /// The core.
         core: CoreId,

@@ -267,7 +267,7 @@ impl<P: Protocol> Connection<P> {
     }
 
     #[inline]
-    fn take_queues(&self) -> Option<PushQueues<P::Response>> {
+    pub(super) fn take_queues(&self) -> Option<PushQueues<P::Response>> {
         self.0.handle.get()?;
         self.0.queues.borrow_mut().take()
     }

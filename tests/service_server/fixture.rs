@@ -69,6 +69,7 @@ pub fn app(latch: &Latch) -> impl Fn() -> Prepared<Lines> + Send + Sync + 'stati
             .route("whoami".into(), async |connection: Connection<Lines>| Reply(connection.session().clone()))
             .route("wait".into(), wait)
             .prepare()
+            .unwrap()
     }
 }
 

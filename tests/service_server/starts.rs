@@ -18,7 +18,7 @@ use crate::support::{on_cores, poll_until, soon};
 struct Through;
 
 impl Middleware<Lines> for Through {
-    async fn handle<N: Next<Lines>>(&self, incoming: Incoming<Lines>, next: &N) -> Outcome<String> {
+    async fn handle<N: Next<Lines>>(&self, incoming: &mut Incoming<Lines>, next: &N) -> Outcome<String> {
         next.run(incoming).await
     }
 }

@@ -24,6 +24,8 @@
 
 mod acquire;
 mod actors;
+// The benches of the library count by the same allocator.
+#[path = "../../../benches/common/alloc.rs"]
 mod alloc;
 mod cli;
 mod cores;

@@ -5,7 +5,6 @@ use super::cases::{Connects, Kit, PLACES, Passes, Pusher, Queues, Serves, pass};
 use super::frames::{self, ROUTES, answer, answer_raw};
 use super::memory::Memory;
 use crate::runtimes::corelet::{Corelet as Core, core};
-use crate::runtimes::{Runtime as _, in_task};
 use anyhow::{Context as _, Result, anyhow, bail};
 use bytes::{Bytes, BytesMut};
 use corelet::net::{ListenerOptions, TcpListener, TcpStream};
@@ -15,20 +14,14 @@ use corelet::service::push::{PushBuilder, PushHandle, PushQueues};
 use corelet::service::{App, Connection, End, Limits, Prepared, Protocol, Server, serve};
 use futures::channel::oneshot;
 use std::cell::RefCell;
-use std::future::{Future, pending, poll_fn};
+use std::future::{pending, poll_fn};
 use std::net::Ipv4Addr;
 use tokio_util::codec::LengthDelimitedCodec;
 
 pub struct Corelet;
 
 impl Kit for Corelet {
-    fn run<T, F>(main: impl FnOnce() -> F + Send + 'static) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + 'static,
-    {
-        Core::run(move || in_task::<Core, _>(main()))
-    }
+    type Runtime = Core;
 }
 
 /// Frames by their first bytes.
@@ -140,7 +133,8 @@ impl Queues for Corelet {
 
     #[inline]
     fn push((handle, _): &mut Self::Ends, high: bool, number: u64) -> Result<()> {
-        Ok(if high { handle.high(number)? } else { handle.low(number)? })
+        let pushed = if high { handle.high(number) } else { handle.low(number) };
+        Ok(pushed?)
     }
 
     #[inline]

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use corelet::runtime::{Cores, Runtime, interval, spawn};
 use corelet::service::app::{Data, Frame, Reply};
 use corelet::service::codec::{RespCodec, Value};
-use corelet::service::{App, Connection, Limits, Prepared, Protocol, Server, ServerHandle};
+use corelet::service::{App, Connection, Limits, PrepareError, Prepared, Protocol, Server, ServerHandle};
 
 use crate::error::GatewayError;
 use crate::front::MAX_LINE;
@@ -48,7 +48,7 @@ impl Upstream {
     }
 }
 
-fn app(kill_every: Option<Duration>) -> Prepared<Resp> {
+fn app(kill_every: Option<Duration>) -> Result<Prepared<Resp>, PrepareError> {
     let victims = kill_every.map(|period| {
         let victims = Victims::default();
         spawn(kill(period, Rc::clone(&victims))).detach();

@@ -16,7 +16,7 @@ use crate::runtime::context;
 use crate::service::app::Prepared;
 use crate::service::error::RequestError;
 use crate::service::protocol::Protocol;
-use crate::service::push::{PushBuilder, PushQueues};
+use crate::service::push::{PushQueues, PushSettings};
 use crate::service::transport::Transport;
 
 /// How a connection ended.
@@ -60,7 +60,7 @@ pub async fn serve<P: Protocol, T: Transport>(
     transport: T,
     app: &Prepared<P>,
     limits: &Limits,
-    pushes: &PushBuilder,
+    pushes: &PushSettings<P::Response>,
 ) -> End {
     let connection = Connection::new(app, pushes.clone());
     serve_connection(transport, connection, limits.clone()).await
@@ -206,7 +206,7 @@ impl<P: Protocol> Core<P> {
             self.queues = self.connection.take_queues();
         }
         let Some(queues) = &mut self.queues else { return false };
-        let Poll::Ready((_, frame)) = queues.poll_next(cx) else { return false };
+        let Poll::Ready(Some((_, frame))) = queues.poll_next(cx) else { return false };
         self.encode(frame);
         true
     }

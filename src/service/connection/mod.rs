@@ -17,7 +17,7 @@ pub use limits::Limits;
 use super::app::Prepared;
 use super::error::BoxError;
 use super::protocol::Protocol;
-use super::push::{PushBuilder, PushHandle, PushQueues};
+use super::push::{PushHandle, PushQueues, PushSettings};
 
 /// How far a connection's end has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ struct Inner<P: Protocol> {
     phase: Cell<Phase>,
     /// Of the actor, for changes of the phase.
     waker: Cell<Option<Waker>>,
-    settings: PushBuilder,
+    settings: PushSettings<P::Response>,
     /// Made for the first who wants to push: most connections are never pushed to.
     handle: OnceCell<PushHandle<P::Response>>,
     /// On their way to the actor.
@@ -52,7 +52,7 @@ impl<P: Protocol> Clone for Connection<P> {
 }
 
 impl<P: Protocol> Connection<P> {
-    pub(crate) fn new(app: &Prepared<P>, settings: PushBuilder) -> Connection<P> {
+    pub(crate) fn new(app: &Prepared<P>, settings: PushSettings<P::Response>) -> Connection<P> {
         Connection(Rc::new(Inner {
             app: app.clone(),
             session: app.protocol().session(),
@@ -77,7 +77,7 @@ impl<P: Protocol> Connection<P> {
     /// A handle that pushes to this connection, from wherever.
     pub fn push_handle(&self) -> PushHandle<P::Response> {
         let make = || {
-            let (handle, mut queues) = self.0.settings.clone().build();
+            let (handle, mut queues) = self.0.settings.build();
             if self.phase() != Phase::Open {
                 queues.close();
             }

@@ -13,13 +13,18 @@ use crate::runtime::spawn;
 use crate::service::app::Prepared;
 use crate::service::connection::{Connection, Limits, serve_connection};
 use crate::service::protocol::Protocol;
-use crate::service::push::PushBuilder;
+use crate::service::push::PushSettings;
 
-#[derive(Clone)]
-pub(super) struct Settings {
+pub(super) struct Settings<P: Protocol> {
     pub(super) limits: Limits,
-    pub(super) pushes: PushBuilder,
+    pub(super) pushes: PushSettings<P::Response>,
     pub(super) max_connections_per_core: usize,
+}
+
+impl<P: Protocol> Clone for Settings<P> {
+    fn clone(&self) -> Settings<P> {
+        Settings { limits: self.limits.clone(), pushes: self.pushes.clone(), ..*self }
+    }
 }
 
 /// What a server's handle says to its cores.
@@ -31,7 +36,7 @@ pub(super) enum Command {
 pub(super) fn start<P: Protocol>(
     address: SocketAddr,
     factory: &dyn Fn() -> Prepared<P>,
-    settings: Settings,
+    settings: Settings<P>,
 ) -> io::Result<(SocketAddr, Acceptor)> {
     let options = ListenerOptions { reuse_port: true, ..ListenerOptions::default() };
     let listener = TcpListener::bind_with(address, options)?;
@@ -44,7 +49,7 @@ pub(super) fn start<P: Protocol>(
 async fn accept<P: Protocol>(
     mut listener: TcpListener,
     app: Prepared<P>,
-    settings: Settings,
+    settings: Settings<P>,
     mut commands: channel::Receiver<Command>,
 ) {
     let open = Rc::new(Cell::new(0_usize));

@@ -10,12 +10,12 @@ use crate::runtime::{RuntimeHandle, UnknownCore};
 use crate::service::app::Prepared;
 use crate::service::connection::Limits;
 use crate::service::protocol::Protocol;
-use crate::service::push::PushBuilder;
+use crate::service::push::PushSettings;
 
 /// Serves an application on every core of a runtime.
 pub struct Server<P: Protocol> {
     factory: Arc<dyn Fn() -> Prepared<P> + Send + Sync>,
-    settings: Settings,
+    settings: Settings<P>,
 }
 
 /// A server could not start.
@@ -47,7 +47,7 @@ impl<P: Protocol> Server<P> {
     pub fn new<A: Into<Prepared<P>>>(factory: impl Fn() -> A + Send + Sync + 'static) -> Server<P> {
         let settings = Settings {
             limits: Limits::default(),
-            pushes: PushBuilder::default(),
+            pushes: PushSettings::default(),
             max_connections_per_core: 8192,
         };
         Server { factory: Arc::new(move || factory().into()), settings }
@@ -60,7 +60,7 @@ impl<P: Protocol> Server<P> {
     }
 
     /// The push queues of each connection.
-    pub fn pushes(mut self, pushes: PushBuilder) -> Server<P> {
+    pub fn pushes(mut self, pushes: PushSettings<P::Response>) -> Server<P> {
         self.settings.pushes = pushes;
         self
     }

@@ -4,6 +4,8 @@
 // Each bench uses a part of it.
 #![allow(dead_code)]
 
+pub mod alloc;
+
 use std::cell::Cell;
 use std::future::Future;
 use std::io;

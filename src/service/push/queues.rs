@@ -104,9 +104,9 @@ impl<F: 'static> PushQueues<F> {
         !self.shared.gate().is_raised() && self.queues().is_empty()
     }
 
-    /// Frames in one queue. What is on its way from another core has its place already, but does not count here.
-    pub fn len(&self, priority: Priority) -> usize {
-        self.queues().len(priority)
+    /// How many frames are queued. What is on its way from another core has its place already, but does not count here.
+    pub fn len(&self) -> usize {
+        self.queues().len()
     }
 
     /// What has become of the frames so far.
@@ -118,7 +118,9 @@ impl<F: 'static> PushQueues<F> {
     /// a dead letter.
     pub fn close(&mut self) {
         let queues = self.queues();
-        self.shared.gate().close();
+        if !self.shared.gate().is_closed() {
+            self.shared.gate().close();
+        }
         self.shared.arrive(queues);
     }
 
@@ -139,8 +141,7 @@ impl<F: 'static> Drop for PushQueues<F> {
 impl<F: 'static> fmt::Debug for PushQueues<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PushQueues")
-            .field("high", &self.len(Priority::High))
-            .field("low", &self.len(Priority::Low))
+            .field("len", &self.len())
             .field("closed", &self.shared.gate().is_closed())
             .finish()
     }

@@ -69,7 +69,9 @@ impl Limiter {
 
     /// Takes a permit, or says how long it is until there is one.
     pub(super) fn take(&self) -> Result<(), Duration> {
-        self.0.check().map_err(|refused| refused.earliest_possible().saturating_duration_since(CoreClock.now()))
+        self.0
+            .check()
+            .map_err(|refused| refused.earliest_possible().saturating_duration_since(CoreClock.now()))
     }
 }
 

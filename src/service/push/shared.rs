@@ -94,8 +94,9 @@ impl<F> Queues<F> {
         self.lanes.borrow().is_empty()
     }
 
-    pub(super) fn len(&self, priority: Priority) -> usize {
-        self.lanes.borrow_mut().of(priority).len()
+    pub(super) fn len(&self) -> usize {
+        let lanes = self.lanes.borrow();
+        lanes.high.len() + lanes.low.len()
     }
 }
 

@@ -64,37 +64,3 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.dealloc(block, layout) }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_box_is_one_allocation_of_its_own_thread() {
-        let before = on_this_thread();
-        std::hint::black_box(Box::new(7_u64));
-        assert_eq!(on_this_thread() - before, 1);
-
-        let before = on_this_thread();
-        // Spawning allocates here too, so the other thread's allocation is compared, not assumed.
-        let other = std::thread::spawn(|| {
-            let before = on_this_thread();
-            std::hint::black_box(vec![0_u8; 64]);
-            on_this_thread() - before
-        });
-        let here = on_this_thread() - before;
-        assert_eq!(other.join().unwrap(), 1);
-        assert!(here > 0);
-    }
-
-    #[test]
-    fn held_bytes_rise_and_fall_with_the_blocks() {
-        let before = held_by_this_thread();
-        let mut block = std::hint::black_box(vec![0_u8; 1000]);
-        assert_eq!(held_by_this_thread() - before, 1000);
-        block.reserve_exact(3000);
-        assert_eq!(held_by_this_thread() - before, block.capacity() as i64);
-        drop(block);
-        assert_eq!(held_by_this_thread(), before);
-    }
-}

@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn every_short_run_of_looks_keeps_both_bounds() {
-        const LOOKS: u32 = 7;
+        const LOOKS: u32 = 5;
         for bound in 1..=4 {
             for slice in [None, Some(1), Some(2), Some(3)] {
                 for run in 0..8_u32.pow(LOOKS) {

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use corelet::net::TcpListener;
 use corelet::runtime::spawn;
 use corelet::service::app::{Frame, Incoming, Middleware, Next, Outcome, Reply};
-use corelet::service::push::PushBuilder;
+use corelet::service::push::PushSettings;
 use corelet::service::{App, End, Limits, Prepared, serve};
 use socket2::SockRef;
 
@@ -131,7 +131,7 @@ impl Subject for FactoryPerConnection {
 #[derive(Default)]
 pub struct Settings {
     limits: Limits,
-    pushes: PushBuilder,
+    pushes: PushSettings<u64>,
 }
 
 /// Connections in memory that end as soon as they are there: set-up and teardown alone.

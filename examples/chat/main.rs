@@ -53,7 +53,7 @@ async fn chat(cores: Vec<CoreId>) -> Result<(), Failure> {
     let rooms = open_rooms(&cores).await?;
     let served = rooms.clone();
     let server = Server::new(move || service::app(served.clone()))
-        .pushes(PushBuilder::default().low_capacity(UNREAD))
+        .pushes(PushBuilder::default().low_capacity(UNREAD).validate()?)
         .bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
         .start(&handle())
         .await?;

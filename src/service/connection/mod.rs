@@ -108,7 +108,7 @@ pub use limits::Limits;
 use super::app::Prepared;
 use super::error::BoxError;
 use super::protocol::Protocol;
-use super::push::{PushBuilder, PushHandle, PushQueues};
+use super::push::{PushHandle, PushQueues, PushSettings};
 
 /// Names a connection: of all that this process has served, on whatever core, no other has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -149,7 +149,7 @@ struct Inner<P: Protocol> {
     phase: Cell<Phase>,
     /// Of the actor, for changes of the phase.
     waker: Cell<Option<Waker>>,
-    settings: PushBuilder,
+    settings: PushSettings<P::Response>,
     /// Made for the first who wants to push: most connections are never pushed to.
     handle: OnceCell<PushHandle<P::Response>>,
     /// On their way to the actor.
@@ -163,7 +163,7 @@ impl<P: Protocol> Clone for Connection<P> {
 }
 
 impl<P: Protocol> Connection<P> {
-    pub(crate) fn new(app: &Prepared<P>, settings: PushBuilder) -> Connection<P> {
+    pub(crate) fn new(app: &Prepared<P>, settings: PushSettings<P::Response>) -> Connection<P> {
         Connection(Rc::new(Inner {
             app: app.clone(),
             id: ConnectionId::next(),
@@ -216,7 +216,7 @@ impl<P: Protocol> Connection<P> {
     /// Handles may be kept: once the connection ends they refuse what is pushed and give it back.
     pub fn push_handle(&self) -> PushHandle<P::Response> {
         let make = || {
-            let (handle, mut queues) = self.0.settings.clone().build();
+            let (handle, mut queues) = self.0.settings.build();
             if self.phase() != Phase::Open {
                 queues.close();
             }

@@ -85,10 +85,13 @@ pub async fn count_uncontended<S: Subject>(slots: usize, operations: u64) -> Cou
     let handle = pool.handle();
     uncontended::<S>(&handle, operations).await;
     settle().await;
+    // The first who came waited for their connections to be opened.
+    let waits = pool.capacity_waits().await;
     let mark = Mark::now();
     uncontended::<S>(&handle, operations).await;
     settle().await;
-    let counts = mark.counts(operations).with(Counter::CapacityWaits, pool.capacity_waits().await);
+    let counts = mark.counts(operations);
+    let counts = counts.with(Counter::CapacityWaits, pool.capacity_waits().await - waits);
     drop(handle);
     pool.close().await;
     counts

@@ -104,10 +104,8 @@ impl Results {
 
     /// How many times as long as the case's own subject `row` took, if it is a reference and both were timed.
     pub fn ratio(&self, row: &Row) -> Option<f64> {
-        let own = self
-            .rows
-            .iter()
-            .find(|own| !own.reference && own.scope == row.scope && own.case == row.case && row.reference)?;
+        let mut own = self.rows.iter().filter(|own| !own.reference && own.scope == row.scope);
+        let own = own.find(|own| row.reference && own.case == row.case)?;
         Some(row.ns_per_op?.median / own.ns_per_op?.median)
     }
 }

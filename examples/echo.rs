@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let runtime = Runtime::builder().cores(Cores::All).build()?;
     runtime.block_on(|| async {
         let server = Server::new(|| App::new(Lines).route((), echo));
-        let server = server.start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &handle()).await?;
+        let server = server.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).start(&handle()).await?;
 
         let mut client = TcpStream::connect(server.local_addr()).await?;
         client.write_all("hello\nthere\n").await.0?;

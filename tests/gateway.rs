@@ -1,19 +1,16 @@
 //! The gateway example as its users meet it: started as a process, judged by its output.
-#![cfg(feature = "pool")]
+#![cfg(all(feature = "pool", feature = "service"))]
 #![allow(missing_docs, unsafe_code, clippy::unwrap_used)]
 
-// An example's own tests do not run with `cargo test`, so its protocol modules are tested from here.
+// An example's own tests do not run with `cargo test`, so its modules without any of its own I/O are tested from here.
 #[path = "../examples/gateway/front.rs"]
 #[allow(dead_code)]
 mod front;
-#[path = "../examples/gateway/lines.rs"]
-#[allow(dead_code)]
-mod lines;
 #[path = "support/redis.rs"]
 mod redis;
-#[path = "../examples/gateway/resp.rs"]
+#[path = "../examples/gateway/session.rs"]
 #[allow(dead_code)]
-mod resp;
+mod session;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -283,14 +280,14 @@ fn pipelined_lines_are_answered_in_order_and_an_endless_one_ends_the_connection(
         assert_eq!(replies.next().as_deref(), Some(expected));
     }
 
-    let value = "v".repeat(resp::MAX_BULK);
+    let value = "v".repeat(front::MAX_VALUE);
     client.write_all(format!("SET k {value}\nGET k\nDEL k\n").as_bytes()).unwrap();
     assert_eq!(replies.next().as_deref(), Some("OK"));
     assert_eq!(replies.next(), Some(format!("VALUE {value}")));
     assert_eq!(replies.next().as_deref(), Some("INTEGER 1"));
 
     // Far more than the server reads before it has seen enough; its last word arrives all the same.
-    client.write_all(&vec![b'x'; 8 * lines::MAX_LINE]).unwrap();
+    client.write_all(&vec![b'x'; 8 * front::MAX_LINE]).unwrap();
     assert!(replies.next().unwrap().starts_with("ERROR a line of more than"));
     assert!(replies.next().is_none());
 

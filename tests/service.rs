@@ -83,7 +83,7 @@ async fn talk(stream: &mut TcpStream, request: &str, reply: &str) {
 #[test]
 fn requests_find_their_handlers() {
     on_cores(2, async |runtime, _| {
-        let server = Server::new(app).start(([127, 0, 0, 1], 0).into(), &runtime).await.unwrap();
+        let server = Server::new(app).bind(([127, 0, 0, 1], 0).into()).start(&runtime).await.unwrap();
         let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
         talk(&mut stream, "echo a", "ECHO A").await;
         talk(&mut stream, "data", "SHARED").await;

@@ -1,5 +1,5 @@
 //! The gateway example under `strace`: its cores do all their I/O, and all their waiting, by their rings.
-#![cfg(feature = "pool")]
+#![cfg(all(feature = "pool", feature = "service"))]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::HashSet;

@@ -18,8 +18,8 @@ pub enum GatewayError {
     Resolve { name: String, source: io::Error },
     #[error("the upstream at {address} cannot be used")]
     Probe { address: SocketAddr, source: io::Error },
-    #[error("cannot listen")]
-    Listen(#[source] io::Error),
+    #[error("cannot serve")]
+    Serve(#[from] corelet::service::server::StartError),
     #[error("cannot take over signals")]
     Signals(#[source] io::Error),
     #[cfg(feature = "observer")]

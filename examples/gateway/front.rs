@@ -1,4 +1,4 @@
-//! The front protocol: one request a line, one reply line each, in order.
+//! The front, a service of lines: one request a line, one reply line each, in order.
 //!
 //! | request         | reply                          |
 //! |-----------------|--------------------------------|
@@ -9,17 +9,95 @@
 //!
 //! Any of them can be answered by `ERROR ...`. A value runs to the end of its line, so it may hold spaces.
 
-use std::io::Write;
+use bytes::{BufMut, Bytes, BytesMut};
+use corelet::actor;
+use corelet::pool::{Pool, TcpConnector};
+use corelet::runtime::CoreId;
+use corelet::service::app::{Extract, Incoming, Reply};
+use corelet::service::codec::{ByteLinesCodec, Value};
+use corelet::service::{App, Connection, Prepared, Protocol, Rejection, RequestError, Verdict};
 
-use crate::resp::{self, Value};
+use crate::session::{Failure, Session};
 
-/// What a client asks for, borrowed from its line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request<'a> {
+/// The longest value that is accepted.
+pub const MAX_VALUE: usize = 64 * 1024;
+/// The longest line that either side accepts, its end not counted: a value with the words around it.
+pub const MAX_LINE: usize = MAX_VALUE + 1024;
+
+/// The application, to be made on the core that serves it. Its sessions lease from the shards of `shards` in turn.
+pub fn app(pool: &Pool<TcpConnector>, shards: Vec<CoreId>) -> Prepared<Front> {
+    App::new(Front { pool: pool.clone(), shards })
+        .route(Command::Ping, async |Words([]): Words<0>, client| ask(client, &[b"PING"]).await)
+        .route(Command::Get, async |Words([key]): Words<1>, client| ask(client, &[b"GET", &key]).await)
+        .route(Command::Set, async |Words([key, value]): Words<2>, client| {
+            ask(client, &[b"SET", &key, &value]).await
+        })
+        .route(Command::Del, async |Words([key]): Words<1>, client| ask(client, &[b"DEL", &key]).await)
+        .prepare()
+}
+
+async fn ask(client: Connection<Front>, command: &[&[u8]]) -> Result<Reply<Bytes>, Failure> {
+    client.session().ask(command).await.map(|reply| Reply(render(reply)))
+}
+
+/// The protocol. One value of it serves all clients of a core.
+pub struct Front {
+    pool: Pool<TcpConnector>,
+    shards: Vec<CoreId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Command {
     Ping,
-    Get { key: &'a [u8] },
-    Set { key: &'a [u8], value: &'a [u8] },
-    Del { key: &'a [u8] },
+    Get,
+    Set,
+    Del,
+}
+
+impl Protocol for Front {
+    type Codec = ByteLinesCodec;
+    type Request = Bytes;
+    type Response = Bytes;
+    type Id = Command;
+    type Session = Session;
+
+    fn codec(&self) -> ByteLinesCodec {
+        ByteLinesCodec::new().max_line(MAX_LINE)
+    }
+
+    fn session(&self) -> Session {
+        match Session::new(&self.pool, &self.shards) {
+            Ok(session) => session,
+            Err(error) => unreachable!("the shards are those of the pool's own runtime: {error}"),
+        }
+    }
+
+    fn id(&self, line: &Bytes) -> Option<Command> {
+        match line.split(|byte| *byte == b' ').next()? {
+            b"PING" => Some(Command::Ping),
+            b"GET" => Some(Command::Get),
+            b"SET" => Some(Command::Set),
+            b"DEL" => Some(Command::Del),
+            _ => None,
+        }
+    }
+
+    fn connected(&self, _: &Connection<Front>) {
+        actor::set_label("session");
+    }
+
+    /// A request that fails costs its client nothing but an answer.
+    fn failed(&self, error: &RequestError, _: &Connection<Front>) -> Verdict<Bytes> {
+        let reply = match error {
+            RequestError::NoRoute => format!("ERROR bad request: {}", BadRequest::Syntax),
+            RequestError::Rejected(Rejection { source: Some(why), .. }) => {
+                format!("ERROR bad request: {why}")
+            }
+            RequestError::Failed(why) => format!("ERROR {why}"),
+            other => format!("ERROR {other}"),
+        };
+        Verdict { reply: Some(reply.into()), close: false }
+    }
 }
 
 /// A line that is no request.
@@ -27,85 +105,86 @@ pub enum Request<'a> {
 pub enum BadRequest {
     #[error("expected PING, GET key, SET key value or DEL key")]
     Syntax,
-    #[error("a value of more than {} bytes", resp::MAX_BULK)]
+    #[error("a value of more than {MAX_VALUE} bytes")]
     LongValue,
 }
 
-impl<'a> Request<'a> {
-    pub fn parse(line: &'a [u8]) -> Result<Request<'a>, BadRequest> {
-        let mut words = line.splitn(3, |byte| *byte == b' ');
-        let request = match (words.next(), words.next(), words.next()) {
-            (Some(b"PING"), None, None) => Request::Ping,
-            (Some(b"GET"), Some(key), None) => Request::Get { key },
-            (Some(b"SET"), Some(key), Some(value)) => Request::Set { key, value },
-            (Some(b"DEL"), Some(key), None) => Request::Del { key },
-            _ => return Err(BadRequest::Syntax),
-        };
-        match request {
-            Request::Get { key: b"" } | Request::Set { key: b"", .. } | Request::Del { key: b"" } => {
-                Err(BadRequest::Syntax)
-            }
-            Request::Set { value, .. } if value.len() > resp::MAX_BULK => Err(BadRequest::LongValue),
-            request => Ok(request),
-        }
-    }
+/// What is behind the command in a line: a key, and perhaps a value.
+pub struct Words<const N: usize>(pub [Bytes; N]);
 
-    /// Appends the upstream's form of the request to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Request::Ping => resp::encode_command(&[b"PING"], out),
-            Request::Get { key } => resp::encode_command(&[b"GET", key], out),
-            Request::Set { key, value } => resp::encode_command(&[b"SET", key, value], out),
-            Request::Del { key } => resp::encode_command(&[b"DEL", key], out),
+impl<const N: usize> Words<N> {
+    pub fn parse(line: &Bytes) -> Result<Words<N>, BadRequest> {
+        let words: Vec<Bytes> =
+            line.splitn(3, |byte| *byte == b' ').skip(1).map(|word| line.slice_ref(word)).collect();
+        match &words[..] {
+            [key, ..] if key.is_empty() => Err(BadRequest::Syntax),
+            [_, value] if value.len() > MAX_VALUE => Err(BadRequest::LongValue),
+            _ => words.try_into().map(Words).map_err(|_| BadRequest::Syntax),
         }
     }
 }
 
-/// Appends the front's form of an upstream's reply to `out`, without the line end.
-pub fn render(reply: &Value<'_>, out: &mut Vec<u8>) {
+impl<const N: usize> Extract<Front> for Words<N> {
+    fn extract(incoming: &mut Incoming<Front>) -> Result<Words<N>, Rejection> {
+        let line = incoming.request().ok_or(Rejection { what: "the line", source: None })?;
+        Words::parse(line).map_err(|why| Rejection { what: "the words", source: Some(why.into()) })
+    }
+}
+
+/// The front's form of an upstream's reply.
+pub fn render(reply: Value) -> Bytes {
     match reply {
-        Value::Simple(text) => out.extend_from_slice(text),
-        Value::Error(text) => {
-            out.extend_from_slice(b"ERROR ");
-            out.extend_from_slice(text);
-        }
-        Value::Integer(number) => {
-            // Writing to a vector cannot fail.
-            let _ = write!(out, "INTEGER {number}");
-        }
+        Value::Simple(text) => text,
+        Value::Error(text) => with_word(b"ERROR ", &text),
+        Value::Integer(number) => format!("INTEGER {number}").into(),
         // Another client of the upstream may have stored what does not fit into a line. Sent as it is, the rest of the
         // value would pass for the replies to the client's next requests.
-        Value::Bulk(value) if value.contains(&b'\n') => {
-            out.extend_from_slice(b"ERROR the value holds a line end");
+        Value::Bulk(value) if value.contains(&b'\n') || value.ends_with(b"\r") => {
+            Bytes::from_static(b"ERROR the value holds a line end")
         }
-        Value::Bulk(value) => {
-            out.extend_from_slice(b"VALUE ");
-            out.extend_from_slice(value);
-        }
-        Value::Null => out.extend_from_slice(b"NONE"),
-        Value::Array(_) => out.extend_from_slice(b"ERROR the upstream answered with an array"),
+        Value::Bulk(value) => with_word(b"VALUE ", &value),
+        Value::Null | Value::NullArray => Bytes::from_static(b"NONE"),
+        Value::Array(_) => Bytes::from_static(b"ERROR the upstream answered with an array"),
     }
+}
+
+fn with_word(word: &[u8], rest: &[u8]) -> Bytes {
+    let mut line = BytesMut::with_capacity(word.len() + rest.len());
+    line.put_slice(word);
+    line.put_slice(rest);
+    line.freeze()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn parse<const N: usize>(line: &'static str) -> Result<[Bytes; N], BadRequest> {
+        Words::parse(&Bytes::from(line)).map(|Words(words)| words)
+    }
+
     #[test]
     fn requests_are_told_from_what_is_none() {
-        assert_eq!(Request::parse(b"PING"), Ok(Request::Ping));
-        assert_eq!(Request::parse(b"GET k"), Ok(Request::Get { key: b"k" }));
-        assert_eq!(Request::parse(b"SET k a b"), Ok(Request::Set { key: b"k", value: b"a b" }));
-        assert_eq!(Request::parse(b"SET k "), Ok(Request::Set { key: b"k", value: b"" }));
-        for bad in ["", "PING PING", "GET", "GET ", "GET a b", "SET k", "SET  v", "get k", "DEL"] {
-            assert_eq!(Request::parse(bad.as_bytes()), Err(BadRequest::Syntax), "{bad:?}");
+        assert_eq!(parse::<0>("PING"), Ok([]));
+        assert_eq!(parse::<1>("GET k"), Ok(["k".into()]));
+        assert_eq!(parse::<2>("SET k a b"), Ok(["k".into(), "a b".into()]));
+        assert_eq!(parse::<2>("SET k "), Ok(["k".into(), "".into()]));
+        assert_eq!(parse::<0>("PING PING"), Err(BadRequest::Syntax));
+        for bad in ["GET", "GET ", "GET a b", "DEL"] {
+            assert_eq!(parse::<1>(bad), Err(BadRequest::Syntax), "{bad:?}");
         }
+        for bad in ["SET k", "SET  v", "SET"] {
+            assert_eq!(parse::<2>(bad), Err(BadRequest::Syntax), "{bad:?}");
+        }
+        let long = Bytes::from(format!("SET k {}", "v".repeat(MAX_VALUE + 1)));
+        assert_eq!(Words::<2>::parse(&long).map(|_| ()), Err(BadRequest::LongValue));
     }
 
     #[test]
     fn a_value_with_a_line_end_cannot_pass_for_two_replies() {
-        let mut out = Vec::new();
-        render(&Value::Bulk(b"a\nOK"), &mut out);
-        assert!(out.starts_with(b"ERROR ") && !out.contains(&b'\n'));
+        for value in ["a\nOK", "a\r"] {
+            let reply = render(Value::bulk(value));
+            assert!(reply.starts_with(b"ERROR ") && !reply.contains(&b'\n'));
+        }
     }
 }

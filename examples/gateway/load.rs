@@ -162,7 +162,7 @@ impl Driver {
         let (outcome, trouble) = match reply {
             Ok(reply) if reply == expected.as_bytes() => (Outcome::Right, None),
             Ok(reply) => {
-                let text = String::from_utf8_lossy(reply);
+                let text = String::from_utf8_lossy(&reply);
                 match text.strip_prefix("ERROR ") {
                     Some(error) => (Outcome::Failed, Some(error.to_string())),
                     None => (Outcome::Mismatched, Some(format!("{line} was answered by {text}"))),

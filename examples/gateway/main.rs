@@ -14,24 +14,20 @@
 //! | file                       | shows                                                                    |
 //! |----------------------------|--------------------------------------------------------------------------|
 //! | `run.rs`                   | making a runtime and a pool, starting work on each core, closing in order |
-//! | `server.rs`                | a server that accepts on every core                                      |
+//! | `front.rs`                 | a protocol and its routes, served on every core                          |
 //! | `session.rs`               | handle, acquire, exchange, and what happens when one fails               |
-//! | `upstream.rs`              | a small server with its own runtime and shared state on one core         |
+//! | `upstream.rs`              | a small service with its own runtime and shared state on one core        |
 //! | `load.rs`, `client.rs`     | many tasks on one core with a common result                              |
-//! | `front.rs`, `lines.rs`, `resp.rs` | the two protocols, without any I/O                                |
 //! | `args.rs`, `error.rs`, `progress.rs`, `report.rs` | the command around it                             |
 
 mod args;
 mod client;
 mod error;
 mod front;
-mod lines;
 mod load;
 mod progress;
 mod report;
-mod resp;
 mod run;
-mod server;
 mod session;
 mod upstream;
 

@@ -8,16 +8,17 @@ use std::time::{Duration, Instant};
 
 use corelet::net::TcpStream;
 use corelet::pool::{Pool, TcpConnector};
-use corelet::runtime::{CoreId, Cores, Runtime, RuntimeHandle, timeout};
+use corelet::runtime::{CoreId, Cores, Runtime, RuntimeHandle, current_core, timeout};
+use corelet::service::codec::Value;
+use corelet::service::{Limits, Server};
 
 use crate::args::Args;
 use crate::error::GatewayError;
-use crate::front::Request;
+use crate::front::{self, MAX_LINE};
 use crate::load::{self, Plan, Progress, Tally};
 use crate::progress;
 use crate::report::Report;
-use crate::server;
-use crate::session;
+use crate::session::Wire;
 use crate::upstream::Upstream;
 
 /// How long the upstream may take to show that it is there.
@@ -75,6 +76,7 @@ pub fn run(args: &Args, interrupted: Arc<AtomicBool>) -> Result<Report, GatewayE
 }
 
 /// Which core does what.
+#[derive(Clone)]
 struct Layout {
     all: Vec<CoreId>,
     /// The cores with a listener and clients.
@@ -88,10 +90,10 @@ impl Layout {
         Layout { all, serving, skew }
     }
 
-    /// Whose shards the sessions of `core` lease from: its own, so that no request leaves its core; or, to show what
+    /// Whose shards the sessions of the current core lease from: its own, so that no request leaves its core; or, to show what
     /// leaving costs, all of them in turn.
-    fn shards_for(&self, core: CoreId) -> Vec<CoreId> {
-        if self.skew { self.all.clone() } else { vec![core] }
+    fn shards_here(&self) -> Vec<CoreId> {
+        if self.skew { self.all.clone() } else { current_core().into_iter().collect() }
     }
 }
 
@@ -111,13 +113,13 @@ impl Gateway {
         #[cfg(feature = "observer")]
         let _observer = self.args.observe.as_ref().map(corelet::observer::Observer::open).transpose()?;
 
-        // The first core may choose the port; the others share it.
-        let mut address = self.args.listen;
-        for core in &self.layout.serving {
-            let (pool, shards) = (self.pool.clone(), self.layout.shards_for(*core));
-            let listening = self.runtime.spawn_on(*core, move || server::listen(address, pool, shards))?;
-            address = listening.await?.map_err(GatewayError::Listen)?;
-        }
+        let (pool, layout) = (self.pool.clone(), self.layout.clone());
+        // Each core makes its own; a client's whole life then stays on the core that accepted it.
+        let server = Server::new(move || front::app(&pool, layout.shards_here()))
+            .limits(Limits { max_frame: 2 * MAX_LINE, ..Limits::default() })
+            .start(self.args.listen, &self.runtime)
+            .await?;
+        let address = server.local_addr();
 
         println!(
             "{} clients for {} s on {address}, served by {} of {} cores with {} connections each to {}",
@@ -172,11 +174,9 @@ fn reachable(runtime: &Runtime, name: &str) -> Result<SocketAddr, GatewayError> 
 
 async fn ping(address: SocketAddr) -> io::Result<()> {
     let mut stream = TcpStream::connect(address).await?;
-    let mut answer = Vec::new();
-    session::exchange(&mut stream, &Request::Ping, &mut Vec::new(), &mut Vec::new(), &mut answer).await?;
-    if answer == b"PONG" {
+    let answer = Wire::default().exchange(&mut stream, &[b"PING"]).await?;
+    if answer == Value::simple("PONG") {
         return Ok(());
     }
-    let answer = String::from_utf8_lossy(&answer);
-    Err(io::Error::new(io::ErrorKind::InvalidData, format!("it answered PING by {answer}")))
+    Err(io::Error::new(io::ErrorKind::InvalidData, format!("it answered PING by {answer:?}")))
 }

@@ -1,23 +1,24 @@
 //! One client's dealings with the upstream: each request is an exchange over a leased connection.
 
-use std::io::{self, Write};
+use std::cell::Cell;
+use std::io;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use corelet::net::TcpStream;
 use corelet::pool::{AcquireError, ExchangeError, Handle, Pool, TcpConnector};
 use corelet::runtime::{CoreId, Elapsed, UnknownCore, timeout};
+use corelet::service::codec::{RespCodec, RespError, Value};
+use tokio_util::codec::{Decoder, Encoder};
 
-use crate::front::{self, BadRequest, Request};
-use crate::resp;
+use crate::front::MAX_LINE;
 
 /// How long the upstream may take to answer. The wait for a connection has its own limit, the pool's acquire time-out.
 const EXCHANGE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Why a request gets an error for a reply.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error("bad request: {0}")]
-    BadRequest(#[from] BadRequest),
+pub enum Failure {
     /// The pool had no connection to give.
     #[error("{0}")]
     Acquire(#[from] AcquireError),
@@ -32,86 +33,80 @@ pub struct Session {
     /// Usually one, bound to this core's own shard. With several the requests take turns; those for another core's
     /// shard are forwarded there, and the connection comes over for the length of the lease.
     handles: Vec<Handle<TcpConnector>>,
-    turn: usize,
-    /// Memory for the request and the reply on the wire, used again and again.
-    request: Vec<u8>,
-    reply: Vec<u8>,
+    turn: Cell<usize>,
+    wire: Cell<Wire>,
 }
 
 impl Session {
     /// A session that leases from the shards of `cores` in turn. To be made on the core that uses it.
     pub fn new(pool: &Pool<TcpConnector>, cores: &[CoreId]) -> Result<Session, UnknownCore> {
         let handles = cores.iter().map(|core| pool.handle_on(*core)).collect::<Result<_, _>>()?;
-        Ok(Session { handles, turn: 0, request: Vec::new(), reply: Vec::new() })
+        Ok(Session { handles, turn: Cell::default(), wire: Cell::default() })
     }
 
-    /// Answers one line with one line, put into `answer`.
-    pub async fn answer(&mut self, line: &[u8], answer: &mut Vec<u8>) {
-        answer.clear();
-        if let Err(failure) = self.forward(line, answer).await {
-            answer.clear();
-            // Writing to a vector cannot fail.
-            let _ = write!(answer, "ERROR {failure}");
-        }
-        answer.push(b'\n');
-    }
-
-    async fn forward(&mut self, line: &[u8], answer: &mut Vec<u8>) -> Result<(), Failure> {
-        let request = Request::parse(line)?;
-        let Session { handles, turn, request: wire, reply } = self;
-        let handle = &handles[*turn % handles.len()];
-        *turn = turn.wrapping_add(1);
-
-        let mut lease = handle.acquire().await?;
+    /// Has the upstream execute `command`.
+    pub async fn ask(&self, command: &[&[u8]]) -> Result<Value, Failure> {
+        let turn = self.turn.get();
+        self.turn.set(turn.wrapping_add(1));
+        let mut lease = self.handles[turn % self.handles.len()].acquire().await?;
         // Whatever ends this early, an error, the time-out or the client's end, leaves the connection in an unknown
         // state. The lease knows, and closes it instead of giving it to the next request, which would otherwise read
         // this one's late reply.
-        let exchange = lease.exchange(async |stream| exchange(stream, &request, wire, reply, answer).await);
-        timeout(EXCHANGE_LIMIT, exchange).await??;
-        Ok(())
+        let mut wire = self.wire.take();
+        let exchange = lease.exchange(async |stream| wire.exchange(stream, command).await);
+        let reply = timeout(EXCHANGE_LIMIT, exchange).await??;
+        self.wire.set(wire);
+        Ok(reply)
     }
 }
 
-/// Sends `request` and appends the upstream's reply, in the front's form, to `answer`. `wire` and `reply` lend their
-/// memory.
-pub async fn exchange(
-    stream: &mut TcpStream,
-    request: &Request<'_>,
-    wire: &mut Vec<u8>,
-    reply: &mut Vec<u8>,
-    answer: &mut Vec<u8>,
-) -> io::Result<()> {
-    // The kernel reads and writes buffers while the task is parked, so they are handed over and come back.
-    let mut sent = std::mem::take(wire);
-    sent.clear();
-    request.encode(&mut sent);
-    let (written, sent) = stream.write_all(sent).await;
-    *wire = sent;
-    written?;
+/// The upstream's protocol, and memory for what is sent and received, used again and again.
+pub struct Wire {
+    codec: RespCodec,
+    sent: BytesMut,
+    received: BytesMut,
+}
 
-    let mut received = std::mem::take(reply);
-    received.clear();
-    loop {
-        // At least this much room; the vector grows with the reply, which `resp` limits.
-        received.reserve(512);
-        let count;
-        (count, received) = stream.read(received).await;
-        if count? == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the upstream closed the connection"));
-        }
-        match resp::decode(&received)? {
-            None => {}
-            Some((value, taken)) if taken == received.len() => {
-                front::render(&value, answer);
-                *reply = received;
-                return Ok(());
-            }
-            Some(_) => {
+impl Default for Wire {
+    fn default() -> Wire {
+        let codec = RespCodec::new().max_frame(MAX_LINE).max_items(1);
+        Wire { codec, sent: BytesMut::new(), received: BytesMut::new() }
+    }
+}
+
+impl Wire {
+    /// Sends `command` and gives the upstream's reply.
+    pub async fn exchange(&mut self, stream: &mut TcpStream, command: &[&[u8]]) -> io::Result<Value> {
+        // The kernel reads and writes buffers while the task is parked, so they are handed over and come back.
+        let mut sent = std::mem::take(&mut self.sent);
+        sent.clear();
+        self.codec.encode(command, &mut sent).map_err(invalid)?;
+        let written;
+        (written, self.sent) = stream.write_all(sent).await;
+        written?;
+        loop {
+            // At least this much room; the buffer grows with the reply, which the codec limits.
+            self.received.reserve(512);
+            let count;
+            (count, self.received) = stream.read(std::mem::take(&mut self.received)).await;
+            if count? == 0 {
                 return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "the upstream sent more than one reply",
+                    io::ErrorKind::UnexpectedEof,
+                    "the upstream closed the connection",
                 ));
+            }
+            match self.codec.decode(&mut self.received).map_err(invalid)? {
+                None => {}
+                Some(reply) if self.received.is_empty() => return Ok(reply),
+                Some(_) => {
+                    let text = "the upstream sent more than one reply";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+                }
             }
         }
     }
+}
+
+fn invalid(error: RespError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }

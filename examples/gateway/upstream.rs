@@ -1,31 +1,31 @@
 //! The embedded upstream: a key-value store that speaks RESP, so that the example needs nothing else to run.
 //!
-//! It is a runtime of its own with a single core, as if it were another machine. Its state is a plain map: all tasks
-//! that touch it run on the one core, and none holds it across an await.
+//! It is a runtime of its own with a single core, as if it were another machine. Its state is a plain map: all that touch
+//! it run on the one core, and none holds it across an await.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use corelet::net::{TcpListener, TcpStream};
-use corelet::runtime::{Cores, JoinHandle, Runtime, interval, spawn};
+use bytes::Bytes;
+use corelet::runtime::{Cores, Runtime, interval, spawn};
+use corelet::service::app::{Data, Frame, Reply};
+use corelet::service::codec::{RespCodec, Value};
+use corelet::service::{App, Connection, Limits, Prepared, Protocol, Server, ServerHandle};
 
 use crate::error::GatewayError;
-use crate::resp::{self, Value};
+use crate::front::MAX_LINE;
 
 /// Keys that are stored at most.
 const MAX_KEYS: usize = 100_000;
 
-type Store = Rc<RefCell<HashMap<Vec<u8>, Vec<u8>>>>;
-/// The open connections. Dropping a task's handle stops the task, and with it goes its socket.
-type Connections = Rc<RefCell<Vec<JoinHandle<()>>>>;
+type Store = RefCell<HashMap<Bytes, Bytes>>;
 
 /// The running upstream; it ends when this is dropped.
 pub struct Upstream {
-    address: SocketAddr,
+    server: ServerHandle,
     _runtime: Runtime,
 }
 
@@ -35,90 +35,82 @@ impl Upstream {
         // Not pinned: the gateway may have a thread pinned to each core, and the kernel finds the one that is free.
         let runtime =
             Runtime::builder().cores(Cores::Count(1)).pinned(false).thread_name("upstream").build()?;
-        let address = runtime.block_on(move || async move { listen(kill_every) })?;
-        Ok(Upstream { address: address.map_err(GatewayError::Listen)?, _runtime: runtime })
+        let limits = Limits { max_frame: 2 * MAX_LINE, ..Limits::default() };
+        let server = Server::new(move || app(kill_every)).limits(limits);
+        let (anywhere, handle) = (SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), runtime.handle());
+        let server = runtime.block_on(move || async move { server.start(anywhere, &handle).await })??;
+        Ok(Upstream { server, _runtime: runtime })
     }
 
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.server.local_addr()
     }
 }
 
-fn listen(kill_every: Option<Duration>) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-    let address = listener.local_addr()?;
-    let connections = Connections::default();
-    spawn(accept(listener, Rc::clone(&connections))).detach();
-    if let Some(period) = kill_every {
-        spawn(kill(period, connections)).detach();
-    }
-    Ok(address)
+fn app(kill_every: Option<Duration>) -> Prepared<Resp> {
+    let victims = kill_every.map(|period| {
+        let victims = Victims::default();
+        spawn(kill(period, Rc::clone(&victims))).detach();
+        victims
+    });
+    App::new(Resp { victims }).data(Store::default()).route((), execute).prepare()
 }
 
-async fn accept(mut listener: TcpListener, connections: Connections) {
-    let store = Store::default();
-    loop {
-        match listener.accept().await {
-            Ok(stream) => {
-                let store = Rc::clone(&store);
-                let connection = spawn(async move {
-                    // A gateway that goes away is no event.
-                    let _ = serve(stream, store).await;
-                });
-                let mut connections = connections.borrow_mut();
-                connections.retain(|connection| !connection.is_finished());
-                connections.push(connection);
-            }
-            Err(error) => eprintln!("upstream: a connection could not be accepted: {error}"),
-        }
-    }
-}
+/// Connections that will be broken.
+type Victims = Rc<RefCell<Vec<Connection<Resp>>>>;
 
-async fn kill(period: Duration, connections: Connections) {
+async fn kill(period: Duration, victims: Victims) {
     let mut ticks = interval(period);
     loop {
         ticks.tick().await;
-        connections.borrow_mut().clear();
+        victims.take().iter().for_each(Connection::shut_down);
     }
 }
 
-async fn serve(mut stream: TcpStream, store: Store) -> io::Result<()> {
-    let (mut input, mut output) = (Vec::new(), Vec::new());
-    while let Some(received) = stream.receive().await? {
-        input.extend_from_slice(&received);
-        drop(received);
-        let mut taken = 0;
-        while let Some((command, len)) = resp::decode(&input[taken..])? {
-            execute(&command, &mut store.borrow_mut(), &mut output);
-            taken += len;
+struct Resp {
+    victims: Option<Victims>,
+}
+
+impl Protocol for Resp {
+    type Codec = RespCodec;
+    type Request = Value;
+    type Response = Value;
+    type Id = ();
+    type Session = ();
+
+    fn codec(&self) -> RespCodec {
+        RespCodec::new().max_frame(2 * MAX_LINE).max_items(4)
+    }
+
+    fn session(&self) {}
+
+    fn id(&self, _: &Value) -> Option<()> {
+        Some(())
+    }
+
+    fn connected(&self, connection: &Connection<Resp>) {
+        if let Some(victims) = &self.victims {
+            victims.borrow_mut().push(connection.clone());
         }
-        input.drain(..taken);
-        let result;
-        (result, output) = stream.write_all(output).await;
-        result?;
-        output.clear();
     }
-    Ok(())
 }
 
-/// Does what `command` says and appends the reply to `output`.
-fn execute(command: &Value<'_>, store: &mut HashMap<Vec<u8>, Vec<u8>>, output: &mut Vec<u8>) {
-    let words = match command {
-        Value::Array(words) => words.as_slice(),
-        _ => &[],
-    };
-    let reply = match words {
-        [b"PING"] => Value::Simple(b"PONG"),
-        [b"GET", key] => store.get(*key).map_or(Value::Null, |value| Value::Bulk(value)),
-        [b"SET", key, _] if store.len() >= MAX_KEYS && !store.contains_key(*key) => {
-            Value::Error(b"OOM too many keys")
+/// Does what `command` says.
+async fn execute(Frame(command): Frame<Value>, store: Data<Store>) -> Reply<Value> {
+    let mut store = store.borrow_mut();
+    let words: Vec<&[u8]> = command.items().iter().filter_map(Value::as_bytes).collect();
+    Reply(match words[..] {
+        [b"PING"] => Value::simple("PONG"),
+        [b"GET", key] => store.get(key).map_or(Value::Null, |value| Value::Bulk(value.clone())),
+        [b"SET", key, _] if store.len() >= MAX_KEYS && !store.contains_key(key) => {
+            Value::error("OOM too many keys")
         }
         [b"SET", key, value] => {
-            store.insert(key.to_vec(), value.to_vec());
-            Value::Simple(b"OK")
+            // Copies, as what has been received would be kept as a whole otherwise.
+            store.insert(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+            Value::simple("OK")
         }
-        [b"DEL", key] => Value::Integer(store.remove(*key).is_some().into()),
-        _ => Value::Error(b"ERR unknown command"),
-    };
-    resp::encode(&reply, output);
+        [b"DEL", key] => Value::Integer(store.remove(key).is_some().into()),
+        _ => Value::error("ERR unknown command"),
+    })
 }

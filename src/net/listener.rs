@@ -66,6 +66,11 @@ impl Listener {
         self.local.driver().local_address(&self.descriptor)
     }
 
+    fn retry(&mut self) {
+        self.backoff = Duration::ZERO;
+        self.retry_at = None;
+    }
+
     async fn accept(&mut self) -> io::Result<Stream> {
         loop {
             if let Some(time) = self.retry_at {
@@ -195,6 +200,11 @@ impl TcpListener {
         self.0.local_address()?.as_socket().ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
+    /// Has the next accept after an error not wait: what was short is there again, as far as the caller knows.
+    pub fn retry(&mut self) {
+        self.0.retry();
+    }
+
     /// The next connection.
     ///
     /// # Errors
@@ -250,6 +260,11 @@ impl UnixListener {
             ..ListenerOptions::default()
         };
         Ok(UnixListener(Listener::open(&SockAddr::unix(path)?, options, mode)?))
+    }
+
+    /// Has the next accept after an error not wait: what was short is there again, as far as the caller knows.
+    pub fn retry(&mut self) {
+        self.0.retry();
     }
 
     /// The next connection.

@@ -5,6 +5,8 @@
 //!
 //! Never: know what a pool is; enter the kernel for I/O by another way than the driver.
 
+#[cfg(any(feature = "observer", feature = "service"))]
+pub(crate) mod claim;
 mod listener;
 mod options;
 mod reader;

@@ -10,7 +10,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::ops::Deref;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::stream::Socket;
 use crate::runtime::driver::buffers::PooledBuf;
@@ -109,6 +109,41 @@ impl Reader {
             return Poll::Ready(Ok(Arrival::End));
         }
         self.poll_arrival(socket, cx)
+    }
+
+    /// The next bytes, by a receive that stays armed where the kernel can do that.
+    pub(super) fn poll_receive(
+        &mut self,
+        socket: &Socket,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Received>>> {
+        loop {
+            self.arm_multishot(socket);
+            match ready!(self.poll_armed(socket, cx))? {
+                Arrival::Data => return Poll::Ready(Ok(self.unread.pop_front())),
+                Arrival::End => return Poll::Ready(Ok(None)),
+                // For want of a free buffer, or of provided buffers at all. It stays when the waiting is given up.
+                Arrival::Nothing => {
+                    let buffer = Vec::with_capacity(OWN_BUFFER_SIZE);
+                    let receive = op::receive(&socket.local, &socket.descriptor, buffer);
+                    self.armed = Some(Armed::Own(receive));
+                }
+            }
+        }
+    }
+
+    fn arm_multishot(&mut self, socket: &Socket) {
+        if self.armed.is_some() || !self.unread.is_empty() || self.ended {
+            return;
+        }
+        let mut driver = socket.local.driver();
+        let features = driver.features();
+        if features.provided_buffers {
+            let multishot = features.multishot_receive;
+            let request = Request::ReceivePooled { multishot, wait_first: false };
+            let op = driver.start_plain(&socket.descriptor, request);
+            self.armed = Some(Armed::Pooled { op, multishot });
+        }
     }
 
     /// Takes in the next thing that the armed receive brings.
@@ -281,31 +316,7 @@ impl ReadHalf<'_> {
     /// # Errors
     /// As there.
     pub async fn receive(&mut self) -> io::Result<Option<Received>> {
-        loop {
-            self.arm_multishot();
-            match poll_fn(|cx| self.reader.poll_armed(self.socket, cx)).await? {
-                Arrival::Data => return Ok(self.reader.unread.pop_front()),
-                Arrival::End => return Ok(None),
-                // For want of a free buffer, or of provided buffers at all. It stays when this future is dropped.
-                Arrival::Nothing => {
-                    let buffer = Vec::with_capacity(OWN_BUFFER_SIZE);
-                    let receive = op::receive(&self.socket.local, &self.socket.descriptor, buffer);
-                    self.reader.armed = Some(Armed::Own(receive));
-                }
-            }
-        }
-    }
-
-    fn arm_multishot(&mut self) {
-        let reader = &mut *self.reader;
-        let mut driver = self.socket.local.driver();
-        let features = driver.features();
-        if reader.armed.is_none() && reader.unread.is_empty() && !reader.ended && features.provided_buffers {
-            let multishot = features.multishot_receive;
-            let request = Request::ReceivePooled { multishot, wait_first: false };
-            let op = driver.start_plain(&self.socket.descriptor, request);
-            reader.armed = Some(Armed::Pooled { op, multishot });
-        }
+        poll_fn(|cx| self.reader.poll_receive(self.socket, cx)).await
     }
 }
 

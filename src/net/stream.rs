@@ -134,6 +134,16 @@ impl Stream {
         self.split().0.receive().await
     }
 
+    /// What [`receive`](Stream::receive) gives, for those who poll: arms the receive if it is not, and wakes the task
+    /// when something has come.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Received>>> {
+        self.reader.poll_receive(&self.socket, cx)
+    }
+
     /// Writes some of `buffer` and gives it back with the number of bytes accepted. Up to 4,096 bytes are copied and
     /// accepted at once; they leave with the core's next kernel entry, and should that fail, the next read or write
     /// says so. More go out of the buffer itself.
@@ -179,6 +189,12 @@ impl Stream {
     /// Cancel safe.
     pub async fn flush(&mut self) -> io::Result<()> {
         self.split().1.flush().await
+    }
+
+    /// Gives up what was written and has not left yet. A plain drop would keep trying to send it.
+    #[cfg_attr(not(feature = "service"), allow(dead_code))]
+    pub(crate) fn discard_unsent(&mut self) {
+        self.writer.discard(&self.socket);
     }
 
     /// Ends one side or both, after what was written. The other side goes on.

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::inspector::{Inspector, Look, View};
 use super::protocol::{self, Actor, Answer, Core, FORMAT, Hello, Node, Overview, Question, TreeHead};
-use super::socket::Claim;
 use crate::actor::server::{self, ServerRef};
 use crate::actor::{self, Snapshot, Tree};
+use crate::net::claim::Claim;
 use crate::net::{UnixListener, UnixStream};
 use crate::runtime::{context, now, timeout, yield_now};
 

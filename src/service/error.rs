@@ -22,6 +22,13 @@ pub enum RequestError {
     /// The handler or a middleware gave an error.
     #[error("the handler failed")]
     Failed(#[source] BoxError),
+    /// The handler took longer than [`Limits::request_timeout`](crate::service::Limits::request_timeout) to begin its
+    /// response.
+    #[error("the handler did not answer within {after:?}")]
+    TimedOut {
+        /// The limit.
+        after: std::time::Duration,
+    },
     /// The handler or a middleware panicked.
     #[error("the handler panicked: {message}")]
     Panicked {

@@ -3,7 +3,9 @@
 //! Never: know what a pool is; hold anything that two cores share but the push handles and the counters of a server.
 
 pub mod app;
+pub mod codec;
 pub mod connection;
+mod counters;
 mod error;
 mod protocol;
 pub mod push;
@@ -11,7 +13,8 @@ pub mod server;
 mod transport;
 
 pub use app::{App, Prepared};
-pub use connection::{Connection, End, Limits, serve};
+pub use connection::{Connection, ConnectionId, End, EndReason, Limits, serve};
+pub use counters::Counts;
 pub use error::{BoxError, Rejection, RequestError};
 pub use protocol::{Protocol, Verdict};
 pub use server::{Server, ServerHandle};

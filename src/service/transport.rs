@@ -2,7 +2,9 @@
 
 use std::future::Future;
 use std::io;
+use std::net::{Shutdown, SocketAddr};
 use std::ops::Deref;
+use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 
@@ -13,48 +15,71 @@ pub trait Transport: 'static {
     /// Bytes that have arrived.
     type Received: Deref<Target = [u8]>;
 
-    /// Waits for bytes; none when the peer has ended its side.
+    /// The next bytes that have arrived; none when the peer has ended its side. Wakes the task when there may be some.
     ///
     /// # Errors
     /// The transport's own.
-    ///
-    /// # Cancel safety
-    /// Must be cancel safe: bytes that arrive meanwhile are given to the next call.
-    fn receive(&mut self) -> impl Future<Output = io::Result<Option<Self::Received>>>;
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Self::Received>>>;
 
-    /// Sends all of `bytes` and gives the buffer back.
+    /// Sends all of `bytes` and gives the buffer back. It may be done before they have left; what then goes wrong is
+    /// told by a later call.
     ///
     /// # Errors
     /// The transport's own.
     ///
     /// # Cancel safety
-    /// A send that was dropped may have sent a part; the connection is not used after that.
+    /// A send that was dropped may have sent a part; the connection sends nothing more after that.
     fn send(&mut self, bytes: BytesMut) -> impl Future<Output = (io::Result<()>, BytesMut)>;
 
-    /// Sends what is on its way and closes.
-    fn close(self) -> impl Future<Output = ()>;
+    /// Sees what was sent off, so that a drop loses nothing. With `end`, the peer is told as well that nothing follows.
+    ///
+    /// # Errors
+    /// The transport's own.
+    fn finish(&mut self, end: bool) -> impl Future<Output = io::Result<()>>;
+
+    /// Gives up what was sent off and has not left, so that a peer that does not read holds up nothing. What follows is
+    /// the drop.
+    fn abort(&mut self) {}
+
+    /// Who is at the other end, if it has such an address.
+    fn peer_addr(&self) -> Option<SocketAddr> {
+        None
+    }
 }
 
 macro_rules! stream {
-    ($stream:ty) => {
+    ($stream:ty, $peer:expr) => {
         impl Transport for $stream {
             type Received = Received;
 
-            fn receive(&mut self) -> impl Future<Output = io::Result<Option<Received>>> {
-                (**self).receive()
+            #[inline]
+            fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Received>>> {
+                (**self).poll_receive(cx)
             }
 
+            #[inline]
             fn send(&mut self, bytes: BytesMut) -> impl Future<Output = (io::Result<()>, BytesMut)> {
                 self.write_all(bytes)
             }
 
-            async fn close(mut self) {
-                // An error means that nobody is there to get it.
-                let _ = self.flush().await;
+            async fn finish(&mut self, end: bool) -> io::Result<()> {
+                match end {
+                    true => self.shutdown(Shutdown::Write).await,
+                    false => self.flush().await,
+                }
+            }
+
+            fn abort(&mut self) {
+                self.discard_unsent();
+            }
+
+            fn peer_addr(&self) -> Option<SocketAddr> {
+                let peer: fn(&$stream) -> Option<SocketAddr> = $peer;
+                peer(self)
             }
         }
     };
 }
 
-stream!(TcpStream);
-stream!(UnixStream);
+stream!(TcpStream, |stream| TcpStream::peer_addr(stream).ok());
+stream!(UnixStream, |_| None);

@@ -10,7 +10,9 @@ use super::extract::Incoming;
 use super::middleware::Next;
 use super::respond::Response;
 use crate::service::connection::Connection;
+use crate::service::connection::buffers::Buffers;
 use crate::service::connection::slot::FutureSlot;
+use crate::service::counters::{Counters, Counts};
 use crate::service::error::RequestError;
 use crate::service::protocol::Protocol;
 
@@ -39,6 +41,8 @@ struct Inner<P: Protocol> {
     fallback: Option<Box<dyn ErasedRoute<P>>>,
     data: HashMap<TypeId, Rc<dyn Any>, FxBuildHasher>,
     transformations: u64,
+    counters: Counters,
+    buffers: Buffers,
 }
 
 /// An [`App`](super::App) put together. Cheap to clone; stays on its core.
@@ -58,7 +62,8 @@ impl<P: Protocol> Prepared<P> {
         data: HashMap<TypeId, Rc<dyn Any>, FxBuildHasher>,
         transformations: u64,
     ) -> Prepared<P> {
-        Prepared(Rc::new(Inner { protocol, routes, fallback, data, transformations }))
+        let (counters, buffers) = (Counters::default(), Buffers::default());
+        Prepared(Rc::new(Inner { protocol, routes, fallback, data, transformations, counters, buffers }))
     }
 
     /// The protocol.
@@ -69,6 +74,21 @@ impl<P: Protocol> Prepared<P> {
     /// How often a handler was wrapped into a middleware to make this.
     pub fn transformations(&self) -> u64 {
         self.0.transformations
+    }
+
+    /// What its connections on this core have done so far.
+    pub fn counts(&self) -> Counts {
+        self.0.counters.counts()
+    }
+
+    #[inline]
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
+    #[inline]
+    pub(crate) fn buffers(&self) -> &Buffers {
+        &self.0.buffers
     }
 
     pub(super) fn data<T: 'static>(&self) -> Option<Rc<T>> {

@@ -1,61 +1,34 @@
-//! The task of one connection.
+//! The task of one connection, from its set-up to its end.
 
 use std::future::{Future, poll_fn};
-use std::io;
-use std::ops::Deref;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio_util::codec::{Decoder, Encoder};
 
-use super::attention::{Attention, Source};
-use super::response::{Current, Progress};
-use super::{CodecError, Connection, Limits, Phase};
-use crate::runtime::context;
+use super::attend::{Core, Step};
+use super::deadlines::Wait;
+use super::response::text_of;
+use super::{Connection, End, Limits, Phase};
+use crate::runtime::executor::contain;
 use crate::service::app::Prepared;
-use crate::service::error::RequestError;
 use crate::service::protocol::Protocol;
-use crate::service::push::{PushBuilder, PushQueues};
+use crate::service::push::PushBuilder;
 use crate::service::transport::Transport;
 
-/// How a connection ended.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum End {
-    /// The peer ended its side, and everything was answered.
-    #[error("the peer has closed the connection")]
-    Closed,
-    /// It was drained or shut down from this side.
-    #[error("the connection was shut down")]
-    ShutDown,
-    /// A request failed, and the protocol had the connection end for it.
-    #[error("a request failed")]
-    RequestFailed,
-    /// The peer sent bytes that are no frame.
-    #[error("the peer sent no valid frame")]
-    Decode(#[source] CodecError),
-    /// A frame could not be encoded.
-    #[error("a frame could not be encoded")]
-    Encode(#[source] CodecError),
-    /// A frame was longer than it may be.
-    #[error("a frame of more than {limit} bytes")]
-    FrameTooLong {
-        /// The limit.
-        limit: usize,
-    },
-    /// The transport failed.
-    #[error("the connection failed")]
-    Io(#[from] io::Error),
-}
+/// How long a peer may go on sending what nobody will answer, so that it gets the answers that it has been sent: a socket that
+/// is closed with something unread takes back what it has not delivered.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Serves one connection until it ends.
 ///
 /// # Cancel safety
-/// Dropping the future ends the connection.
+/// Dropping the future ends the connection with [`End::Stopped`]: the hooks run, and nothing more is sent.
 ///
 /// # Panics
-/// When not polled on a core.
+/// When not polled on a core. What the protocol's codec and hooks panic with ends the connection only.
 pub async fn serve<P: Protocol, T: Transport>(
     transport: T,
     app: &Prepared<P>,
@@ -63,230 +36,183 @@ pub async fn serve<P: Protocol, T: Transport>(
     pushes: &PushBuilder,
 ) -> End {
     let connection = Connection::new(app, pushes.clone());
-    serve_connection(transport, connection, limits.clone()).await
+    serve_connection(transport, connection, *limits, BytesMut::new()).await
 }
 
+/// Serves a connection by which `received` has come already.
 pub(crate) async fn serve_connection<P: Protocol, T: Transport>(
-    mut transport: T,
+    transport: T,
     connection: Connection<P>,
     limits: Limits,
+    received: BytesMut,
 ) -> End {
-    let app = connection.app().clone();
-    let mut core = Core {
-        codec: app.protocol().codec(),
-        attention: Attention::new(limits.pushes_in_a_row),
-        connection,
-        limits,
-        queues: None,
-        current: Current::new(),
-        input: BytesMut::new(),
-        ended: false,
-        output: BytesMut::new(),
-        closing: None,
+    let mut transport = Aborting(transport);
+    connection.0.peer.set(transport.0.peer_addr());
+    connection.app().counters().opened.add(1);
+    let mut core = match catch_unwind(AssertUnwindSafe(|| connection.app().protocol().codec())) {
+        Ok(codec) => Core::new(connection, codec, limits, received),
+        Err(panic) => {
+            let end = End::Panicked { message: text_of(panic) };
+            connection.app().counters().closed[end.reason() as usize].add(1);
+            return end;
+        }
     };
-    app.protocol().connected(&core.connection);
-    let end = core.run(&mut transport).await;
-    app.protocol().disconnected(&core.connection, &end);
-    transport.close().await;
+    core.connect();
+    let end = core.run(&mut transport.0).await;
+    let end = core.close(&mut transport.0, end).await;
+    core.disconnect(&end);
     end
 }
 
-/// What the task does when it has attended to everything that was ready.
-enum Step<R> {
-    /// `output` has to go.
-    Send,
-    Received(io::Result<Option<R>>),
-    End(End),
-}
+/// Gives up what a transport has not sent when it is dropped. What had to be sent is flushed before.
+struct Aborting<T: Transport>(T);
 
-struct Core<P: Protocol> {
-    connection: Connection<P>,
-    codec: P::Codec,
-    limits: Limits,
-    attention: Attention,
-    queues: Option<PushQueues<P::Response>>,
-    current: Current<P::Response>,
-    /// Received, and not yet decoded.
-    input: BytesMut,
-    /// The peer has ended its side.
-    ended: bool,
-    /// Encoded, and not yet sent.
-    output: BytesMut,
-    /// The connection ends like this when the output is sent.
-    closing: Option<End>,
+impl<T: Transport> Drop for Aborting<T> {
+    fn drop(&mut self) {
+        contain("a transport", || self.0.abort());
+    }
 }
 
 impl<P: Protocol> Core<P> {
+    fn connect(&mut self) {
+        self.connected = true;
+        let hook = || {
+            self.connection.session();
+            self.protocol(|protocol, connection| protocol.connected(connection));
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(hook)) {
+            self.broken(text_of(panic));
+        }
+    }
+
+    /// Attends to everything until the connection ends.
     async fn run<T: Transport>(&mut self, transport: &mut T) -> End {
         loop {
-            let step = {
-                let mut receive = pin!(transport.receive());
-                poll_fn(|cx| self.attend(cx, receive.as_mut())).await
-            };
-            match step {
+            let step = poll_fn(|cx| {
+                let attended = catch_unwind(AssertUnwindSafe(|| self.attend(transport, cx)));
+                attended.unwrap_or_else(|panic| {
+                    self.broken(text_of(panic));
+                    self.attend(transport, cx)
+                })
+            });
+            match step.await {
                 Step::Send => {
-                    let (result, mut output) = transport.send(std::mem::take(&mut self.output)).await;
-                    output.clear();
-                    self.output = output;
-                    if let Err(error) = result {
-                        return End::Io(error);
+                    if let Err(end) = self.send(transport).await {
+                        return end;
                     }
                 }
-                Step::Received(Ok(Some(bytes))) => self.input.extend_from_slice(&bytes),
-                Step::Received(Ok(None)) => self.ended = true,
-                Step::Received(Err(error)) => return End::Io(error),
                 Step::End(end) => return end,
             }
         }
     }
 
-    /// Serves what is ready, in order of attention, until bytes must move.
-    fn attend<R: Deref<Target = [u8]>>(
-        &mut self,
-        cx: &mut Context<'_>,
-        receive: Pin<&mut impl Future<Output = io::Result<Option<R>>>>,
-    ) -> Poll<Step<R>> {
-        loop {
+    /// Sends the output.
+    async fn send<T: Transport>(&mut self, transport: &mut T) -> Result<(), End> {
+        let output = std::mem::take(&mut self.output);
+        let count = output.len() as u64;
+        let (result, mut output) = self.attend_to(Wait::Write, transport.send(output)).await?;
+        result?;
+        self.counters().bytes_out.add(count);
+        output.clear();
+        self.output = output;
+        Ok(())
+    }
+
+    /// Waits for a step of the transport's, and for a shutdown and the deadline meanwhile: whatever is stuck holds up neither.
+    async fn attend_to<R>(&mut self, wait: Wait, step: impl Future<Output = R>) -> Result<R, End> {
+        let mut step = pin!(step);
+        let mut waited = false;
+        let done = poll_fn(|cx| {
+            if let Poll::Ready(done) = step.as_mut().poll(cx) {
+                return Poll::Ready(Ok(done));
+            }
             if self.connection.phase() == Phase::Dropping {
-                return Poll::Ready(Step::End(End::ShutDown));
+                return Poll::Ready(Err(End::ShutDown));
             }
-            if self.output.len() >= self.limits.send_at || self.closing.is_some() {
-                break;
+            self.connection.register(cx);
+            if !waited {
+                // Nothing is received meanwhile, so the peer cannot be late with anything else.
+                self.deadlines.clear();
+                waited = true;
             }
-            if context::is_budget_spent() {
-                if self.output.is_empty() {
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
+            self.deadlines.wait(wait, &self.limits, || self.local.now());
+            match self.poll_deadlines(cx) {
+                Some(wait) => Poll::Ready(Err(self.timed_out(wait))),
+                None => Poll::Pending,
+            }
+        });
+        let done = done.await;
+        if waited {
+            self.deadlines.clear();
+        }
+        done
+    }
+
+    /// Takes no more pushes, gives up the request, and sees off what has been sent.
+    async fn close<T: Transport>(&mut self, transport: &mut T, end: End) -> End {
+        self.wind_up();
+        match &end {
+            End::Io(_) | End::WriteTimeout { .. } | End::Stopped => return end,
+            _ if self.connection.phase() == Phase::Dropping => return end,
+            _ => {}
+        }
+        let unread = !self.ended && !self.input.is_empty();
+        self.input = BytesMut::new();
+        match self.attend_to(Wait::Write, transport.finish(unread)).await {
+            Err(late @ End::WriteTimeout { .. }) => return late,
+            Ok(Ok(())) if unread => self.linger(transport).await,
+            _ => {}
+        }
+        end
+    }
+
+    /// Receives what nobody will answer, for a while.
+    async fn linger<T: Transport>(&mut self, transport: &mut T) {
+        self.limits.write_timeout = Some(self.limits.write_timeout.map_or(LINGER, |limit| limit.min(LINGER)));
+        let mut left = self.limits.memory;
+        let rest = poll_fn(|cx| {
+            loop {
+                match transport.poll_receive(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(Some(bytes))) if bytes.len() < left => left -= bytes.len(),
+                    Poll::Ready(_) => return Poll::Ready(()),
                 }
-                break;
             }
-            if !self.serve_next(cx) {
-                break;
-            }
-        }
-        if !self.output.is_empty() {
-            return Poll::Ready(Step::Send);
-        }
-        if let Some(end) = self.closing.take() {
-            return Poll::Ready(Step::End(end));
-        }
-        if self.current.is_idle() && self.queues.as_ref().is_none_or(PushQueues::is_empty) {
-            if self.connection.phase() == Phase::Draining {
-                return Poll::Ready(Step::End(End::ShutDown));
-            }
-            if self.ended {
-                return Poll::Ready(Step::End(End::Closed));
-            }
-        }
-        self.connection.register(cx);
-        if !self.ended && self.input.len() < self.limits.max_frame {
-            return receive.poll(cx).map(Step::Received);
-        }
-        Poll::Pending
+        });
+        // Whatever it comes to.
+        let _ = self.attend_to(Wait::Write, rest).await;
     }
 
-    /// Serves one source; false when none is ready.
-    fn serve_next(&mut self, cx: &mut Context<'_>) -> bool {
-        for source in self.attention.order() {
-            let served = match source {
-                Source::Push => self.serve_push(cx),
-                Source::Response => self.serve_response(cx),
-                Source::Inbound => self.serve_inbound(),
-            };
-            if served {
-                self.attention.served(source);
-                return true;
-            }
+    /// Ends what has begun: nothing more will go out.
+    fn wind_up(&mut self) {
+        if let Some(queues) = self.take_queues() {
+            self.counters().pushes_dropped.add(queues.len() as u64);
+            contain("pushed frames", || drop(queues));
         }
-        false
-    }
-
-    fn serve_push(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.queues.is_none() {
-            self.queues = self.connection.take_queues();
-        }
-        let Some(queues) = &mut self.queues else { return false };
-        let Poll::Ready((_, frame)) = queues.poll_next(cx) else { return false };
-        self.encode(frame);
-        true
-    }
-
-    fn serve_response(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.current.is_idle() {
-            return false;
-        }
-        let Poll::Ready(progress) = self.current.poll(cx) else { return false };
-        match progress {
-            Progress::Frame(mut frame) => {
-                if let Some(correlation) = self.current.correlation {
-                    self.protocol(|protocol, _| protocol.correlate(&mut frame, correlation));
-                }
-                self.encode(frame);
-            }
-            Progress::Done { streamed } => {
-                let end = if streamed { self.protocol(|protocol, _| protocol.stream_end()) } else { None };
-                if let Some(end) = end {
-                    self.encode(end);
-                }
-                self.protocol(|protocol, connection| protocol.command_ended(connection));
-            }
-            Progress::Failed(error) => self.fail(error),
-        }
-        true
-    }
-
-    fn serve_inbound(&mut self) -> bool {
-        if !self.current.is_idle() || self.connection.phase() != Phase::Open {
-            return false;
-        }
-        let decoded = match self.ended {
-            false if self.input.is_empty() => return false,
-            false => self.codec.decode(&mut self.input),
-            true => self.codec.decode_eof(&mut self.input),
-        };
-        match decoded {
-            Ok(Some(request)) => self.begin(request),
-            Ok(None) if self.input.len() >= self.limits.max_frame => {
-                self.closing = Some(End::FrameTooLong { limit: self.limits.max_frame });
-            }
-            Ok(None) => return false,
-            Err(error) => self.closing = Some(End::Decode(error.into())),
-        }
-        true
-    }
-
-    fn begin(&mut self, request: P::Request) {
-        context::spend_budget();
-        let app = self.connection.app().clone();
-        self.current.correlation = app.protocol().correlation(&request);
-        if let Err(error) = app.start(request, &self.connection, &mut self.current.slot) {
-            self.fail(error);
+        self.current.clear();
+        if self.answering {
+            self.counters().cancelled.add(1);
+            contain("the end of a command", || self.end_command());
         }
     }
 
-    fn fail(&mut self, error: RequestError) {
-        let verdict = self.protocol(|protocol, connection| protocol.failed(&error, connection));
-        if let Some(mut reply) = verdict.reply {
-            if let Some(correlation) = self.current.correlation {
-                self.protocol(|protocol, _| protocol.correlate(&mut reply, correlation));
-            }
-            self.encode(reply);
+    /// The last thing that happens to a connection. What its handler had has been dropped before.
+    fn disconnect(&mut self, end: &End) {
+        if !std::mem::take(&mut self.connected) {
+            return;
         }
-        self.protocol(|protocol, connection| protocol.command_ended(connection));
-        if verdict.close {
-            self.closing = Some(End::RequestFailed);
-        }
+        self.wind_up();
+        self.connection.shut_down();
+        self.output.clear();
+        self.input.clear();
+        self.give_back_buffers();
+        contain("a hook", || self.protocol(|protocol, connection| protocol.disconnected(connection, end)));
+        self.counters().closed[end.reason() as usize].add(1);
     }
+}
 
-    fn encode(&mut self, mut frame: P::Response) {
-        self.protocol(|protocol, connection| protocol.before_send(&mut frame, connection));
-        if let Err(error) = self.codec.encode(frame, &mut self.output) {
-            self.closing = Some(End::Encode(error.into()));
-        }
-    }
-
-    #[inline]
-    fn protocol<R>(&self, ask: impl FnOnce(&P, &Connection<P>) -> R) -> R {
-        ask(self.connection.app().protocol(), &self.connection)
+impl<P: Protocol> Drop for Core<P> {
+    fn drop(&mut self) {
+        self.disconnect(&End::Stopped);
     }
 }

@@ -1,5 +1,6 @@
 //! The request that a connection is answering.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -7,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use futures_util::Stream;
 
 use super::slot::FutureSlot;
+use crate::runtime::executor::{contain, panic_message};
 use crate::service::app::{Outcome, Response};
 use crate::service::error::RequestError;
 
@@ -14,12 +16,16 @@ type Frames<F> = Pin<Box<dyn Stream<Item = Result<F, RequestError>>>>;
 
 /// What the current request has come to.
 pub(super) enum Progress<F> {
-    /// A frame of the response.
+    /// A frame of a stream of them.
     Frame(F),
-    /// There is no further frame. `streamed` if there might have been any number.
+    /// The only frame of the response. The request is done with.
+    Only(F),
+    /// There is no frame, or no further one. The request is done with.
     Done {
+        /// There might have been any number.
         streamed: bool,
     },
+    /// The request is done with.
     Failed(RequestError),
 }
 
@@ -27,24 +33,26 @@ pub(super) enum Progress<F> {
 pub(super) struct Current<F> {
     pub(super) slot: FutureSlot<Outcome<F>>,
     frames: Option<Frames<F>>,
-    /// The response was one frame, which has been given.
-    done: bool,
     pub(super) correlation: Option<u64>,
 }
 
 impl<F> Current<F> {
     pub(super) fn new() -> Current<F> {
-        Current { slot: FutureSlot::new(), frames: None, done: false, correlation: None }
+        Current { slot: FutureSlot::new(), frames: None, correlation: None }
     }
 
+    #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        self.slot.is_empty() && self.frames.is_none() && !self.done
+        self.slot.is_empty() && self.frames.is_none()
+    }
+
+    /// Whether the handler runs, and its response has not begun.
+    #[inline]
+    pub(super) fn is_handled(&self) -> bool {
+        !self.slot.is_empty()
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Progress<F>> {
-        if std::mem::take(&mut self.done) {
-            return Poll::Ready(Progress::Done { streamed: false });
-        }
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll_user(cx)));
         polled.unwrap_or_else(|panic| {
             self.clear();
@@ -53,41 +61,43 @@ impl<F> Current<F> {
     }
 
     fn poll_user(&mut self, cx: &mut Context<'_>) -> Poll<Progress<F>> {
-        if let Some(frames) = &mut self.frames {
-            let progress = match ready!(frames.as_mut().poll_next(cx)) {
-                Some(Ok(frame)) => return Poll::Ready(Progress::Frame(frame)),
-                Some(Err(error)) => Progress::Failed(error),
-                None => Progress::Done { streamed: true },
-            };
-            self.frames = None;
-            return Poll::Ready(progress);
+        if self.frames.is_none() {
+            match ready!(self.slot.poll(cx)) {
+                Ok(Response::None) => return Poll::Ready(Progress::Done { streamed: false }),
+                Ok(Response::One(frame)) => return Poll::Ready(Progress::Only(frame)),
+                Ok(Response::Stream(frames)) => self.frames = Some(frames),
+                Err(error) => return Poll::Ready(Progress::Failed(error)),
+            }
         }
-        Poll::Ready(match ready!(self.slot.poll(cx)) {
-            Ok(Response::None) => Progress::Done { streamed: false },
-            Ok(Response::One(frame)) => {
-                self.done = true;
-                Progress::Frame(frame)
-            }
-            Ok(Response::Stream(frames)) => {
-                self.frames = Some(frames);
-                return self.poll_user(cx);
-            }
-            Err(error) => Progress::Failed(error),
-        })
+        let Some(frames) = &mut self.frames else { return Poll::Pending };
+        let progress = match ready!(frames.as_mut().poll_next(cx)) {
+            Some(Ok(frame)) => return Poll::Ready(Progress::Frame(frame)),
+            Some(Err(error)) => Progress::Failed(error),
+            None => Progress::Done { streamed: true },
+        };
+        // Out of its place before it is dropped, which may panic.
+        drop(self.frames.take());
+        Poll::Ready(progress)
     }
 
     /// Drops what is left of the request.
     pub(super) fn clear(&mut self) {
-        self.done = false;
-        self.slot.clear();
-        self.frames = None;
+        if !self.slot.is_empty() {
+            contain("a handler", || self.slot.clear());
+        }
+        if let Some(frames) = self.frames.take() {
+            contain("a stream of frames", || drop(frames));
+        }
     }
 }
 
-fn panicked(panic: Box<dyn std::any::Any + Send>) -> RequestError {
-    let message = match panic.downcast::<String>() {
-        Ok(text) => *text,
-        Err(panic) => panic.downcast_ref::<&str>().unwrap_or(&"not with a text").to_string(),
-    };
-    RequestError::Panicked { message }
+pub(super) fn panicked(panic: Box<dyn Any + Send>) -> RequestError {
+    RequestError::Panicked { message: text_of(panic) }
+}
+
+/// The text of a panic, which is dropped.
+pub(super) fn text_of(panic: Box<dyn Any + Send>) -> String {
+    let text = panic_message(&*panic).to_owned();
+    contain("a panic's payload", || drop(panic));
+    text
 }

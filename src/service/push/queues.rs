@@ -146,6 +146,11 @@ impl<F: 'static> PushQueues<F> {
         Poll::Pending
     }
 
+    /// How many frames are queued.
+    pub fn len(&self) -> usize {
+        self.queues.depth()
+    }
+
     /// Whether nothing is queued.
     pub fn is_empty(&self) -> bool {
         self.queues.depth() == 0

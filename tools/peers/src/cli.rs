@@ -31,11 +31,14 @@ pub enum Command {
     Pipelined(Options),
     /// Actors of several libraries: messages, starts and ends, memory
     Actors(Options),
+    /// Framed services: queued frames, pushes, set-up of connections, echoes
+    Service(Options),
     /// All of the above
     All(Options),
-    /// The server that `rtt` starts: echoes on a free port until its standard input closes
+    /// The server that `rtt` starts: echoes on a free port until its standard input closes; or that of a subject of
+    /// `service`, which ends with its parent
     #[command(hide = true)]
-    EchoServer,
+    EchoServer { subject: Option<String> },
 }
 
 #[derive(Args, Clone, Debug)]
@@ -71,7 +74,7 @@ pub fn parse(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<Cli,
     Cli::try_parse_from(arguments).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.exit(),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "a bench is missing: acquire, xcore, rtt, executor, guest, scale, pipelined, actors or all (see --help)"
+            "a bench is missing: acquire, xcore, rtt, executor, guest, scale, pipelined, actors, service or all (see --help)"
                 .into()
         }
         _ => {

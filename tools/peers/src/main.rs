@@ -9,6 +9,7 @@
 //! cargo run --release -- scale       corelet's pool with few and with many waiters, handles and slots
 //! cargo run --release -- pipelined   many callers on one socket to a real Redis, exclusive and pipelined
 //! cargo run --release -- actors      messages, starts and ends of actors, and their memory
+//! cargo run --release -- service     framed services: queued frames, pushes, set-up of connections, echoes
 //! cargo run --release -- all
 //! ```
 //!
@@ -38,6 +39,7 @@ mod rounds;
 mod rtt;
 mod runtimes;
 mod scale;
+mod service;
 mod xcore;
 
 use anyhow::{Result, bail};
@@ -99,6 +101,12 @@ const ACTORS: Bench = Bench {
     run: actors::bench,
 };
 
+const SERVICE: Bench = Bench {
+    name: "service",
+    subjects: || service::SUBJECTS.iter().map(|subject| subject.name).collect(),
+    run: service::bench,
+};
+
 fn main() -> ExitCode {
     let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
@@ -116,6 +124,7 @@ fn main() -> ExitCode {
         Command::Scale(options) => run(&[SCALE], options),
         Command::Pipelined(options) => run(&[PIPELINED], options),
         Command::Actors(options) => run(&[ACTORS], options),
+        Command::Service(options) => run(&[SERVICE], options),
         Command::All(options) => run(
             &[
                 ACQUIRE,
@@ -126,10 +135,11 @@ fn main() -> ExitCode {
                 SCALE,
                 Bench { run: pipelined::bench_if_there, ..PIPELINED },
                 ACTORS,
+                SERVICE,
             ],
             options,
         ),
-        Command::EchoServer => rtt::server::run(),
+        Command::EchoServer { subject } => rtt::server::run(subject.as_deref()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -211,7 +211,7 @@ impl LatencyMeter {
 }
 
 /// Long enough to fill caches and to let queues and buffers grow to their size.
-fn warm_up(slice: Duration) -> Duration {
+pub fn warm_up(slice: Duration) -> Duration {
     slice / 8
 }
 

@@ -105,9 +105,7 @@ fn print(text: &impl Display) -> Result<()> {
 }
 
 fn table(rows: &[Map<String, Value>]) -> Table {
-    // The baseline's lines are one field short; the longest row knows all the columns.
-    let longest = rows.iter().max_by_key(|row| row.len()).expect("at least one row");
-    let columns: Vec<&String> = longest.keys().collect();
+    let columns = columns(rows);
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(&columns);
@@ -121,6 +119,24 @@ fn table(rows: &[Map<String, Value>]) -> Table {
         }
     }
     table
+}
+
+/// The fields of all the rows, those that only some have where these have them.
+fn columns(rows: &[Map<String, Value>]) -> Vec<&String> {
+    let mut columns: Vec<&String> = Vec::new();
+    for row in rows {
+        let mut place = 0;
+        for field in row.keys() {
+            match columns.iter().position(|column| *column == field) {
+                Some(index) => place = index + 1,
+                None => {
+                    columns.insert(place, field);
+                    place += 1;
+                }
+            }
+        }
+    }
+    columns
 }
 
 fn cell(value: Option<&Value>) -> String {
@@ -150,6 +166,16 @@ mod tests {
         assert_eq!(alone, r#"{"rounds":1,"min":1.0,"max":3.0,"ratio":null}"#);
         let peer = serde_json::to_string(&Common::new("bb8", SPREAD, &[3.0], Some(&[1.5]))).unwrap();
         assert_eq!(peer, r#"{"rounds":1,"min":1.0,"max":3.0,"ratio":2.0}"#);
+    }
+
+    #[test]
+    fn a_field_that_some_rows_have_stands_where_they_have_it() {
+        let rows = [
+            serde_json::json!({"case": "push", "mode": "asleep", "ns": 1, "min": 1}),
+            serde_json::json!({"case": "echo", "connections": 1, "ns": 1, "p50_us": 1, "min": 1, "ratio": 1}),
+        ]
+        .map(|row| row.as_object().unwrap().clone());
+        assert_eq!(columns(&rows), ["case", "connections", "mode", "ns", "p50_us", "min", "ratio"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod compio;
 pub mod corelet;
 mod glommio;
 mod monoio;
-mod raw;
+pub mod raw;
 pub mod server;
 mod tokio;
 mod tokio_uring;
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 /// Bytes of a request, and of its reply.
 pub const MESSAGE: usize = 64;
 
-const CONNECTIONS: [usize; 3] = [1, 16, 128];
+pub const CONNECTIONS: [usize; 3] = [1, 16, 128];
 
 /// What one line measures.
 #[derive(Clone, Copy, Debug)]

@@ -32,6 +32,10 @@ pub fn linked(load: &Load, slice: Duration) -> Result<Latency> {
     run(load, slice, squeue::Flags::IO_LINK)
 }
 
+fn run(load: &Load, slice: Duration, send_flags: squeue::Flags) -> Result<Latency> {
+    Clients::connect(load, [7; MESSAGE])?.exchange(slice, send_flags)
+}
+
 struct Connection {
     stream: TcpStream,
     request: [u8; MESSAGE],
@@ -39,46 +43,56 @@ struct Connection {
     began: Instant,
 }
 
-fn run(load: &Load, slice: Duration, send_flags: squeue::Flags) -> Result<Latency> {
-    // Leaked when anything fails, because the kernel may then still write into the replies.
-    let mut connections = ManuallyDrop::new(Vec::with_capacity(load.connections));
-    for _ in 0..load.connections {
-        let stream = TcpStream::connect(load.server).context("cannot connect to the echo server")?;
-        stream.set_nodelay(true)?;
-        connections.push(Connection {
-            stream,
-            request: [7; MESSAGE],
-            reply: UnsafeCell::new([0; MESSAGE]),
-            began: Instant::now(),
-        });
+/// Connections to one server.
+pub struct Clients(Vec<Connection>);
+
+impl Clients {
+    /// Connects as many as `load` has; each will send `request` over and over.
+    pub fn connect(load: &Load, request: [u8; MESSAGE]) -> Result<Self> {
+        let mut connections = Vec::with_capacity(load.connections);
+        for _ in 0..load.connections {
+            let stream = TcpStream::connect(load.server).context("cannot connect to the echo server")?;
+            stream.set_nodelay(true)?;
+            let reply = UnsafeCell::new([0; MESSAGE]);
+            connections.push(Connection { stream, request, reply, began: Instant::now() });
+        }
+        Ok(Self(connections))
     }
-    let mut ring = rings::ring(ENTRIES)?;
-    let mut parts = Parts::of(&mut ring)?;
-    let meter = LatencyMeter::new(slice);
-    for (index, connection) in connections.iter_mut().enumerate() {
-        connection.began = Instant::now();
-        push_exchange(&mut parts, index, connection, send_flags)?;
-    }
-    let mut in_flight = connections.len();
-    while in_flight > 0 {
-        parts.wait()?;
-        while let Some(completion) = parts.next() {
-            let length = rings::outcome(&completion).context("an exchange failed")?;
-            ensure!(completion.user_data() & SENT == 0, "a send was cut short after {length} bytes");
-            ensure!(length == MESSAGE, super::short(length));
-            let index = completion.user_data() as usize;
-            let connection = &mut connections[index];
-            match meter.lap(connection.began) {
-                Some(next) => {
-                    connection.began = next;
-                    push_exchange(&mut parts, index, connection, send_flags)?;
+
+    /// Exchanges for a slice, with one request under way on each connection. There are no connections any more after an
+    /// error.
+    pub fn exchange(&mut self, slice: Duration, send_flags: squeue::Flags) -> Result<Latency> {
+        // Leaked when anything fails, because the kernel may then still write into the replies.
+        let mut connections = ManuallyDrop::new(std::mem::take(&mut self.0));
+        let mut ring = rings::ring(ENTRIES)?;
+        let mut parts = Parts::of(&mut ring)?;
+        let meter = LatencyMeter::new(slice);
+        for (index, connection) in connections.iter_mut().enumerate() {
+            connection.began = Instant::now();
+            push_exchange(&mut parts, index, connection, send_flags)?;
+        }
+        let mut in_flight = connections.len();
+        while in_flight > 0 {
+            parts.wait()?;
+            while let Some(completion) = parts.next() {
+                let length = rings::outcome(&completion).context("an exchange failed")?;
+                ensure!(completion.user_data() & SENT == 0, "a send was cut short after {length} bytes");
+                ensure!(length == MESSAGE, super::short(length));
+                let index = completion.user_data() as usize;
+                let connection = &mut connections[index];
+                ensure!(*connection.reply.get_mut() == connection.request, "the reply is not the request");
+                match meter.lap(connection.began) {
+                    Some(next) => {
+                        connection.began = next;
+                        push_exchange(&mut parts, index, connection, send_flags)?;
+                    }
+                    None => in_flight -= 1,
                 }
-                None => in_flight -= 1,
             }
         }
+        self.0 = ManuallyDrop::into_inner(connections);
+        meter.outcome().context("the slice ended without an outcome")
     }
-    drop(ManuallyDrop::into_inner(connections));
-    meter.outcome().context("the slice ended without an outcome")
 }
 
 fn push_exchange(
@@ -98,7 +112,7 @@ fn push_exchange(
         .build()
         .user_data(index as u64);
     // SAFETY: the connection stays where it is (its vector is not grown any more), is not freed while
-    // anything is in flight (see `run`), and nobody looks at the buffers in the meantime: the next
+    // anything is in flight (see `exchange`), and nobody looks at the buffers in the meantime: the next
     // exchange starts when this one's receive has completed, which implies that its send has.
     unsafe {
         parts.push(&send)?;

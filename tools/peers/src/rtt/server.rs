@@ -1,4 +1,5 @@
-//! The echo server: this same program, started again with a hidden subcommand on core 1.
+//! The echo server: this same program, started again with a hidden subcommand on core 1. `service` starts the servers that
+//! it compares in the same way.
 //!
 //! A process of its own, so that its CPU time, its allocations and its locks are nobody's. It ends when
 //! its standard input closes, which happens also when the parent is killed.
@@ -6,6 +7,7 @@
 mod echo;
 
 use crate::cores::{self, SERVER};
+use crate::service;
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -26,9 +28,15 @@ pub struct Server {
 impl Server {
     /// Starts the process and waits until it listens.
     pub fn start() -> Result<Self> {
+        Self::start_as(None)
+    }
+
+    /// The same, for the server of a subject of `service`.
+    pub fn start_as(subject: Option<&str>) -> Result<Self> {
         let program = std::env::current_exe().context("cannot find this program to start the echo server")?;
         let process = Command::new(&program)
             .arg(SUBCOMMAND)
+            .args(subject)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -52,6 +60,12 @@ impl Server {
             echo::serve(&listener, &reader).unwrap();
         });
         Ok(Self { process: None, address })
+    }
+
+    /// One that somebody else has started, for tests.
+    #[cfg(test)]
+    pub fn elsewhere(address: SocketAddr) -> Self {
+        Self { process: None, address }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -91,12 +105,21 @@ impl Drop for Server {
 }
 
 /// What the hidden subcommand does.
-pub fn run() -> Result<()> {
+pub fn run(subject: Option<&str>) -> Result<()> {
     cores::pin(SERVER)?;
+    if let Some(subject) = subject {
+        cores::end_with_parent()?;
+        return service::serve_echoes(subject, Box::new(announce));
+    }
     let listener =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen on the loopback interface")?;
-    let mut output = std::io::stdout().lock();
-    writeln!(output, "{}", listener.local_addr()?).and_then(|()| output.flush())?;
-    drop(output);
+    announce(listener.local_addr()?)?;
     echo::serve(&listener, &std::io::stdin())
+}
+
+/// Tells the parent that there is a server.
+fn announce(address: SocketAddr) -> Result<()> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{address}").and_then(|()| output.flush())?;
+    Ok(())
 }

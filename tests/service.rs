@@ -40,7 +40,7 @@ impl Protocol for Lines {
 struct Shout;
 
 impl Middleware<Lines> for Shout {
-    async fn handle<N: Next<Lines>>(&self, incoming: Incoming<Lines>, next: &N) -> Outcome<String> {
+    async fn handle<N: Next<Lines>>(&self, incoming: &mut Incoming<Lines>, next: &N) -> Outcome<String> {
         let outcome = next.run(incoming).await?;
         match outcome {
             corelet::service::app::Response::One(line) => {
@@ -55,7 +55,7 @@ fn app() -> App<Lines, impl corelet::service::app::Layer<Lines>> {
     App::new(Lines)
         .data("shared".to_owned())
         .wrap(Shout)
-        .route("echo".into(), async |Frame(line): Frame<String>| Reply(line))
+        .route("echo".into(), async |Frame(line): Frame<String>| line)
         .route("data".into(), async |data: Data<String>| Reply(data.to_string()))
         .route("count".into(), async |connection: Connection<Lines>| {
             let count = connection.session();
@@ -91,8 +91,8 @@ fn requests_find_their_handlers() {
         talk(&mut stream, "count", "2").await;
         talk(&mut stream, "many", "one\ntwo").await;
         talk(&mut stream, "push", "pushed").await;
-        talk(&mut stream, "panic", "the handler panicked: on purpose").await;
-        talk(&mut stream, "fail", "the handler failed").await;
+        talk(&mut stream, "panic", "the handler of \"panic\" panicked: on purpose").await;
+        talk(&mut stream, "fail", "the handler of \"fail\" failed").await;
         talk(&mut stream, "what", "there is no route \"what\"").await;
         server.stop();
     });

@@ -90,10 +90,10 @@ impl Protocol for Front {
     fn failed(&self, error: &RequestError, _: &Connection<Front>) -> Verdict<Bytes> {
         let reply = match error {
             RequestError::NoRoute => format!("ERROR bad request: {}", BadRequest::Syntax),
-            RequestError::Rejected(Rejection { source: Some(why), .. }) => {
+            RequestError::Rejected { rejection: Rejection { source: Some(why), .. }, .. } => {
                 format!("ERROR bad request: {why}")
             }
-            RequestError::Failed(why) => format!("ERROR {why}"),
+            RequestError::Failed { source: why, .. } => format!("ERROR {why}"),
             other => format!("ERROR {other}"),
         };
         Verdict { reply: Some(reply.into()), close: false }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -11,7 +10,7 @@ use tokio_util::codec::{Decoder, Encoder};
 
 use super::attention::{Attention, Source};
 use super::deadlines::{Deadlines, Wait};
-use super::response::{Current, Progress, panicked};
+use super::response::{Current, Progress};
 use super::{Connection, End, Limits, Phase};
 use crate::runtime::local::Local;
 use crate::runtime::{Sleep, context};
@@ -331,13 +330,10 @@ impl<P: Protocol> Core<P> {
         let app = self.connection.app();
         app.counters().requests.add(1);
         self.answering = true;
-        let Current { slot, correlation, .. } = &mut self.current;
-        // Routes and what leads to them are the user's.
-        let started = catch_unwind(AssertUnwindSafe(|| {
-            *correlation = app.protocol().correlation(&request);
-            app.start(request, &self.connection, slot)
-        }));
-        if let Err(error) = started.unwrap_or_else(|panic| Err(panicked(panic))) {
+        // What the protocol says of the request is the user's; its panic is an error of the request.
+        let started = app.start(request, &self.connection, &mut self.current.slot);
+        self.current.correlation = started.correlation;
+        if let Err(error) = started.result {
             self.current.clear();
             self.fail(error);
         }
@@ -347,10 +343,10 @@ impl<P: Protocol> Core<P> {
         let counters = self.counters();
         let counter = match &error {
             RequestError::NoRoute | RequestError::UnknownRoute { .. } => &counters.unrouted,
-            RequestError::Rejected(_) => &counters.rejected,
+            RequestError::Rejected { .. } => &counters.rejected,
             RequestError::TimedOut { .. } => &counters.timed_out,
             RequestError::Panicked { .. } => &counters.panicked,
-            RequestError::Failed(_) => &counters.failed,
+            RequestError::Failed { .. } => &counters.failed,
         };
         counter.add(1);
         let verdict = self.protocol(|protocol, connection| protocol.failed(&error, connection));

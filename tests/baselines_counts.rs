@@ -251,6 +251,7 @@ fn startups<S: startup::Subject>(connections: u64) {
         let calls = S::factory_calls(connections);
         counts
             .expect(Counter::FactoryCalls, calls)
+            .expect(Counter::ApplicationsPrepared, calls)
             .expect(Counter::MiddlewareTransformations, calls * ROUTES * MIDDLEWARE);
     }
 }

@@ -303,25 +303,33 @@ impl<P: Protocol> Core<P> {
         let limit = self.limits.max_frame;
         let too_long = self.taken > limit;
         match decoded {
-            Ok(Some(_)) | Ok(None) if too_long => self.closing = Some(End::FrameTooLong { limit }),
+            Ok(Some(_)) | Ok(None) if too_long => self.reject(End::FrameTooLong { limit }),
             Ok(Some(request)) => {
                 (self.taken, self.mid_frame) = (0, false);
                 self.deadlines.over(Wait::Frame);
                 self.fresh = self.ended || !self.input.is_empty();
                 self.begin(request);
             }
-            Ok(None) if self.taken + self.input.len() >= limit => {
-                self.closing = Some(End::FrameTooLong { limit });
-            }
+            Ok(None) if self.taken + self.input.len() >= limit => self.reject(End::FrameTooLong { limit }),
             Ok(None) => {
                 self.fresh = false;
                 self.mid_frame |= before > 0;
                 self.keep_to_budget();
                 return false;
             }
-            Err(error) => self.closing = Some(End::Decode(error.into())),
+            Err(error) => self.reject(End::Decode(error.into())),
         }
         true
+    }
+
+    /// The peer has broken the protocol: that is the end, behind a last word if the protocol has one.
+    #[cold]
+    fn reject(&mut self, end: End) {
+        let word = self.protocol(|protocol, connection| protocol.malformed(&end, connection));
+        self.closing = Some(end);
+        if let Some(word) = word {
+            self.encode(word);
+        }
     }
 
     #[inline]

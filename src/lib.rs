@@ -1,4 +1,5 @@
-//! One pinned, single-threaded io_uring runtime per core, with an actor kit and a sharded connection pool.
+//! One pinned, single-threaded io_uring runtime per core, with an actor kit, a sharded connection pool and a layer for services
+//! that speak in frames.
 //!
 //! # When not to use it
 //!
@@ -22,6 +23,7 @@
 //! | [`observer`] | a socket, opened on request, by which `corelet top` looks into the running process |
 //! | [`net`] | TCP and Unix streams and listeners: owned buffers in, owned buffers out |
 //! | [`pool`] | leases of upstream connections: one shard and one scheduler per core, bounded queues, fairness, deadlines |
+//! | [`service`] | servers of framed protocols: codecs, routes and middleware, pushes, deadlines, an end in good order |
 //!
 //! # A tour
 //!
@@ -127,6 +129,59 @@
 //! # }
 //! ```
 //!
+//! A [`Server`](service::Server) accepts on every core and speaks whatever a codec of `tokio-util`'s traits cuts into frames.
+//! Each connection is an actor that answers requests in order and takes [pushes](service::push) from every core; routes,
+//! middleware and data are [put together](service::App) once on each core, and connections share them.
+//!
+//! ```
+//! # #[cfg(feature = "service")]
+//! # mod with_services {
+//! use corelet::net::TcpStream;
+//! use corelet::runtime::{Cores, Runtime, handle};
+//! use corelet::service::app::Frame;
+//! use corelet::service::codec::{self, LinesCodec};
+//! use corelet::service::{App, Protocol, Server};
+//!
+//! struct Lines;
+//!
+//! impl Protocol for Lines {
+//!     type Codec = LinesCodec;
+//!     type Request = String;
+//!     type Response = String;
+//!     type Id = ();
+//!     type Session = ();
+//!
+//!     fn codec(&self) -> LinesCodec {
+//!         codec::lines()
+//!     }
+//!     fn session(&self) {}
+//!     fn id(&self, _line: &String) -> Option<()> {
+//!         Some(())
+//!     }
+//! }
+//!
+//! # pub fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+//! runtime.block_on(|| async {
+//!     let app = || App::new(Lines).route((), async |Frame(line): Frame<String>| line.to_uppercase());
+//!     let server = Server::new(app).bind(([127, 0, 0, 1], 0).into()).start(&handle()).await.unwrap();
+//!
+//!     let mut client = TcpStream::connect(server.local_addr()).await.unwrap();
+//!     client.write_all("hello\n").await.0.unwrap();
+//!     let (read, line) = client.read_exact(Vec::with_capacity(6), 6).await;
+//!     read.unwrap();
+//!     assert_eq!(line, b"HELLO\n");
+//!     server.shutdown().await;
+//! })?;
+//! # Ok(())
+//! # }
+//! # }
+//! # fn main() {
+//! #     #[cfg(feature = "service")]
+//! #     with_services::main().unwrap();
+//! # }
+//! ```
+//!
 //! Programs that decide nothing by real time run unchanged in a [`Simulation`](runtime::Simulation), which plays the
 //! kernel, the network and the clock on one thread, and repeats a failed run from its seed.
 //!
@@ -137,6 +192,7 @@
 //! | feature | default | has |
 //! |---|---|---|
 //! | `pool` | yes | the module `pool` |
+//! | `service` | yes | the module `service` |
 //! | `metrics` | no | the pool's figures for the `metrics` facade; their names are in [`pool::METRICS`]; includes `pool` |
 //! | `framed` | no | in `pool`: connections that speak in frames of a `tokio-util` codec, and sockets that several leases share, in turn or pipelined; includes `pool` |
 //! | `observer` | no | `observer`: a Unix socket by which `corelet top` looks into the running process |
@@ -146,7 +202,10 @@
 //! | `tokio-uring` | no | `runtime::host::tokio_uring`: the same inside tokio-uring; includes `tokio` |
 #![deny(missing_docs)]
 // The front page speaks of all there is, whether it is there or not.
-#![cfg_attr(not(all(feature = "pool", feature = "observer")), allow(rustdoc::broken_intra_doc_links))]
+#![cfg_attr(
+    not(all(feature = "pool", feature = "service", feature = "observer")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used))]
 
@@ -160,11 +219,12 @@ pub mod observer;
 pub mod pool;
 pub mod runtime;
 #[cfg(feature = "service")]
+#[cfg_attr(docsrs, doc(cfg(feature = "service")))]
 pub mod service;
 mod sync;
 
 /// The programs of the README, compiled and run.
-#[cfg(all(doctest, feature = "pool"))]
+#[cfg(all(doctest, feature = "pool", feature = "service"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
@@ -177,3 +237,8 @@ struct Actors;
 #[cfg(all(doctest, feature = "framed"))]
 #[doc = include_str!("../docs/guide.md")]
 struct Guide;
+
+/// The programs of the guide to services, compiled and run.
+#[cfg(all(doctest, feature = "service"))]
+#[doc = include_str!("../docs/services.md")]
+struct Services;

@@ -5,7 +5,7 @@ mod support;
 
 use corelet::net::TcpStream;
 use corelet::service::app::{Data, Frame, Incoming, Middleware, Next, Outcome, Reply, Respond, Streamed};
-use corelet::service::{App, Connection, Protocol, RequestError, Server, Verdict};
+use corelet::service::{App, Connection, End, Protocol, RequestError, Server, Verdict};
 use futures_util::stream;
 use support::on_cores;
 use tokio_util::codec::LinesCodec;
@@ -34,13 +34,17 @@ impl Protocol for Lines {
     fn failed(&self, error: &RequestError, _connection: &Connection<Lines>) -> Verdict<String> {
         Verdict { reply: Some(error.to_string()), close: false }
     }
+
+    fn malformed(&self, end: &End, _connection: &Connection<Lines>) -> Option<String> {
+        Some(end.to_string())
+    }
 }
 
 #[derive(Clone)]
 struct Shout;
 
 impl Middleware<Lines> for Shout {
-    async fn handle<N: Next<Lines>>(&self, incoming: Incoming<Lines>, next: &N) -> Outcome<String> {
+    async fn handle<N: Next<Lines>>(&self, incoming: &mut Incoming<Lines>, next: &N) -> Outcome<String> {
         let outcome = next.run(incoming).await?;
         match outcome {
             corelet::service::app::Response::One(line) => {
@@ -55,7 +59,7 @@ fn app() -> App<Lines, impl corelet::service::app::Layer<Lines>> {
     App::new(Lines)
         .data("shared".to_owned())
         .wrap(Shout)
-        .route("echo".into(), async |Frame(line): Frame<String>| Reply(line))
+        .route("echo".into(), async |Frame(line): Frame<String>| line)
         .route("data".into(), async |data: Data<String>| Reply(data.to_string()))
         .route("count".into(), async |connection: Connection<Lines>| {
             let count = connection.session();
@@ -91,9 +95,25 @@ fn requests_find_their_handlers() {
         talk(&mut stream, "count", "2").await;
         talk(&mut stream, "many", "one\ntwo").await;
         talk(&mut stream, "push", "pushed").await;
-        talk(&mut stream, "panic", "the handler panicked: on purpose").await;
-        talk(&mut stream, "fail", "the handler failed").await;
+        talk(&mut stream, "panic", "the handler of \"panic\" panicked: on purpose").await;
+        talk(&mut stream, "fail", "the handler of \"fail\" failed").await;
         talk(&mut stream, "what", "there is no route \"what\"").await;
         server.stop();
+    });
+}
+
+#[test]
+fn a_peer_that_breaks_the_protocol_is_told_so_before_the_connection_ends() {
+    on_cores(1, async |runtime, _| {
+        let server = Server::new(app).bind(([127, 0, 0, 1], 0).into()).start(&runtime).await.unwrap();
+        let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
+        // More than the server reads before it has seen enough, behind a request that is answered.
+        stream.write_all([b"echo a\n".as_slice(), &[b'x'; 4096]].concat()).await.0.unwrap();
+        let mut told = Vec::new();
+        while let Some(bytes) = stream.receive().await.unwrap() {
+            told.extend_from_slice(&bytes);
+        }
+        assert_eq!(String::from_utf8(told).unwrap(), "ECHO A\nthe peer sent no valid frame\n");
+        server.shutdown().await;
     });
 }

@@ -54,7 +54,8 @@ async fn chat(cores: Vec<CoreId>) -> Result<(), Failure> {
     let served = rooms.clone();
     let server = Server::new(move || service::app(served.clone()))
         .pushes(PushBuilder::default().low_capacity(UNREAD).validate()?)
-        .start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &handle())
+        .bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+        .start(&handle())
         .await?;
     let address = server.local_addr();
 

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use corelet::actor::server::ServerRef;
 use corelet::actor::{self, Pid};
 use corelet::service::app::{Data, Frame, Reply};
-use corelet::service::{App, BoxError, Connection, Prepared, Protocol, RequestError, Verdict};
+use corelet::service::{App, BoxError, Connection, PrepareError, Prepared, Protocol, RequestError, Verdict};
 use tokio_util::codec::LinesCodec;
 
 use crate::room::{Answer, Ask, Room, Tell};
@@ -23,7 +23,7 @@ use crate::room::{Answer, Ask, Room, Tell};
 pub type Rooms = HashMap<&'static str, ServerRef<Room>>;
 
 /// The application, to be made on the core that serves it.
-pub fn app(rooms: Rooms) -> Prepared<Chat> {
+pub fn app(rooms: Rooms) -> Result<Prepared<Chat>, PrepareError> {
     App::new(Chat)
         .data(rooms)
         .route(Verb::Join, join)
@@ -68,7 +68,7 @@ impl Protocol for Chat {
 
     fn failed(&self, error: &RequestError, _: &Connection<Chat>) -> Verdict<String> {
         let reply = match error {
-            RequestError::Failed(why) => format!("- {why}"),
+            RequestError::Failed { source: why, .. } => format!("- {why}"),
             other => format!("- {other}"),
         };
         Verdict { reply: Some(reply), close: false }

@@ -15,7 +15,9 @@ use corelet::pool::{Pool, TcpConnector};
 use corelet::runtime::CoreId;
 use corelet::service::app::{Extract, Incoming, Reply};
 use corelet::service::codec::{ByteLinesCodec, Value};
-use corelet::service::{App, Connection, Prepared, Protocol, Rejection, RequestError, Verdict};
+use corelet::service::{
+    App, Connection, End, PrepareError, Prepared, Protocol, Rejection, RequestError, Verdict,
+};
 
 use crate::session::{Failure, Session};
 
@@ -25,7 +27,7 @@ pub const MAX_VALUE: usize = 64 * 1024;
 pub const MAX_LINE: usize = MAX_VALUE + 1024;
 
 /// The application, to be made on the core that serves it. Its sessions lease from the shards of `shards` in turn.
-pub fn app(pool: &Pool<TcpConnector>, shards: Vec<CoreId>) -> Prepared<Front> {
+pub fn app(pool: &Pool<TcpConnector>, shards: Vec<CoreId>) -> Result<Prepared<Front>, PrepareError> {
     App::new(Front { pool: pool.clone(), shards })
         .route(Command::Ping, async |Words([]): Words<0>, client| ask(client, &[b"PING"]).await)
         .route(Command::Get, async |Words([key]): Words<1>, client| ask(client, &[b"GET", &key]).await)
@@ -90,13 +92,21 @@ impl Protocol for Front {
     fn failed(&self, error: &RequestError, _: &Connection<Front>) -> Verdict<Bytes> {
         let reply = match error {
             RequestError::NoRoute => format!("ERROR bad request: {}", BadRequest::Syntax),
-            RequestError::Rejected(Rejection { source: Some(why), .. }) => {
+            RequestError::Rejected { rejection: Rejection { source: Some(why), .. }, .. } => {
                 format!("ERROR bad request: {why}")
             }
-            RequestError::Failed(why) => format!("ERROR {why}"),
+            RequestError::Failed { source: why, .. } => format!("ERROR {why}"),
             other => format!("ERROR {other}"),
         };
         Verdict { reply: Some(reply.into()), close: false }
+    }
+
+    /// Where the next line begins is then anybody's guess, so this is the end.
+    fn malformed(&self, end: &End, _: &Connection<Front>) -> Option<Bytes> {
+        match end {
+            End::Decode(error) => Some(format!("ERROR {error}").into()),
+            _ => None,
+        }
     }
 }
 
@@ -126,8 +136,8 @@ impl<const N: usize> Words<N> {
 
 impl<const N: usize> Extract<Front> for Words<N> {
     fn extract(incoming: &mut Incoming<Front>) -> Result<Words<N>, Rejection> {
-        let line = incoming.request().ok_or(Rejection { what: "the line", source: None })?;
-        Words::parse(line).map_err(|why| Rejection { what: "the words", source: Some(why.into()) })
+        let line = incoming.request().ok_or(Rejection::new("the line"))?;
+        Words::parse(line).map_err(|why| Rejection::of::<Words<N>>(why))
     }
 }
 

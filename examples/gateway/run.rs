@@ -116,8 +116,11 @@ impl Gateway {
         let (pool, layout) = (self.pool.clone(), self.layout.clone());
         // Each core makes its own; a client's whole life then stays on the core that accepted it.
         let server = Server::new(move || front::app(&pool, layout.shards_here()))
+            .bind(self.args.listen)
+            .cores(self.layout.serving.clone())
             .limits(Limits { max_frame: 2 * MAX_LINE, ..Limits::default() })
-            .start(self.args.listen, &self.runtime)
+            .refusal("ERROR too many clients\n")
+            .start(&self.runtime)
             .await?;
         let address = server.local_addr();
 

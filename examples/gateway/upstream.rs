@@ -13,7 +13,7 @@ use bytes::Bytes;
 use corelet::runtime::{Cores, Runtime, interval, spawn};
 use corelet::service::app::{Data, Frame, Reply};
 use corelet::service::codec::{RespCodec, Value};
-use corelet::service::{App, Connection, Limits, Prepared, Protocol, Server, ServerHandle};
+use corelet::service::{App, Connection, Limits, PrepareError, Prepared, Protocol, Server, ServerHandle};
 
 use crate::error::GatewayError;
 use crate::front::MAX_LINE;
@@ -36,9 +36,10 @@ impl Upstream {
         let runtime =
             Runtime::builder().cores(Cores::Count(1)).pinned(false).thread_name("upstream").build()?;
         let limits = Limits { max_frame: 2 * MAX_LINE, ..Limits::default() };
-        let server = Server::new(move || app(kill_every)).limits(limits);
-        let (anywhere, handle) = (SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), runtime.handle());
-        let server = runtime.block_on(move || async move { server.start(anywhere, &handle).await })??;
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let server = Server::new(move || app(kill_every)).bind(anywhere).limits(limits);
+        let handle = runtime.handle();
+        let server = runtime.block_on(move || async move { server.start(&handle).await })??;
         Ok(Upstream { server, _runtime: runtime })
     }
 
@@ -47,7 +48,7 @@ impl Upstream {
     }
 }
 
-fn app(kill_every: Option<Duration>) -> Prepared<Resp> {
+fn app(kill_every: Option<Duration>) -> Result<Prepared<Resp>, PrepareError> {
     let victims = kill_every.map(|period| {
         let victims = Victims::default();
         spawn(kill(period, Rc::clone(&victims))).detach();

@@ -15,7 +15,7 @@ mod transport;
 pub use app::{App, Prepared};
 pub use connection::{Connection, ConnectionId, End, EndReason, Limits, serve};
 pub use counters::Counts;
-pub use error::{BoxError, Rejection, RequestError};
+pub use error::{BoxError, PrepareError, Rejection, RequestError};
 pub use protocol::{Protocol, Verdict};
 pub use server::{Server, ServerHandle};
 pub use transport::Transport;

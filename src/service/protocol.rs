@@ -59,6 +59,13 @@ pub trait Protocol: Sized + 'static {
         Verdict { reply: None, close: true }
     }
 
+    /// The peer has sent bytes that are no frame, or a frame that is too long, and the connection is about to end with
+    /// `end`: a last word, behind the answers to what came before. A peer that goes on sending gets it, too, unless it
+    /// does so for long.
+    fn malformed(&self, _end: &End, _connection: &Connection<Self>) -> Option<Self::Response> {
+        None
+    }
+
     /// A connection has ended.
     fn disconnected(&self, _connection: &Connection<Self>, _end: &End) {}
 }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -11,7 +10,7 @@ use tokio_util::codec::{Decoder, Encoder};
 
 use super::attention::{Attention, Source};
 use super::deadlines::{Deadlines, Wait};
-use super::response::{Current, Progress, panicked};
+use super::response::{Current, Progress};
 use super::{Connection, End, Limits, Phase};
 use crate::runtime::local::Local;
 use crate::runtime::{Sleep, context};
@@ -304,25 +303,33 @@ impl<P: Protocol> Core<P> {
         let limit = self.limits.max_frame;
         let too_long = self.taken > limit;
         match decoded {
-            Ok(Some(_)) | Ok(None) if too_long => self.closing = Some(End::FrameTooLong { limit }),
+            Ok(Some(_)) | Ok(None) if too_long => self.reject(End::FrameTooLong { limit }),
             Ok(Some(request)) => {
                 (self.taken, self.mid_frame) = (0, false);
                 self.deadlines.over(Wait::Frame);
                 self.fresh = self.ended || !self.input.is_empty();
                 self.begin(request);
             }
-            Ok(None) if self.taken + self.input.len() >= limit => {
-                self.closing = Some(End::FrameTooLong { limit });
-            }
+            Ok(None) if self.taken + self.input.len() >= limit => self.reject(End::FrameTooLong { limit }),
             Ok(None) => {
                 self.fresh = false;
                 self.mid_frame |= before > 0;
                 self.keep_to_budget();
                 return false;
             }
-            Err(error) => self.closing = Some(End::Decode(error.into())),
+            Err(error) => self.reject(End::Decode(error.into())),
         }
         true
+    }
+
+    /// The peer has broken the protocol: that is the end, behind a last word if the protocol has one.
+    #[cold]
+    fn reject(&mut self, end: End) {
+        let word = self.protocol(|protocol, connection| protocol.malformed(&end, connection));
+        self.closing = Some(end);
+        if let Some(word) = word {
+            self.encode(word);
+        }
     }
 
     #[inline]
@@ -331,13 +338,10 @@ impl<P: Protocol> Core<P> {
         let app = self.connection.app();
         app.counters().requests.add(1);
         self.answering = true;
-        let Current { slot, correlation, .. } = &mut self.current;
-        // Routes and what leads to them are the user's.
-        let started = catch_unwind(AssertUnwindSafe(|| {
-            *correlation = app.protocol().correlation(&request);
-            app.start(request, &self.connection, slot)
-        }));
-        if let Err(error) = started.unwrap_or_else(|panic| Err(panicked(panic))) {
+        // What the protocol says of the request is the user's; its panic is an error of the request.
+        let started = app.start(request, &self.connection, &mut self.current.slot);
+        self.current.correlation = started.correlation;
+        if let Err(error) = started.result {
             self.current.clear();
             self.fail(error);
         }
@@ -347,10 +351,10 @@ impl<P: Protocol> Core<P> {
         let counters = self.counters();
         let counter = match &error {
             RequestError::NoRoute | RequestError::UnknownRoute { .. } => &counters.unrouted,
-            RequestError::Rejected(_) => &counters.rejected,
+            RequestError::Rejected { .. } => &counters.rejected,
             RequestError::TimedOut { .. } => &counters.timed_out,
             RequestError::Panicked { .. } => &counters.panicked,
-            RequestError::Failed(_) => &counters.failed,
+            RequestError::Failed { .. } => &counters.failed,
         };
         counter.add(1);
         let verdict = self.protocol(|protocol, connection| protocol.failed(&error, connection));

@@ -56,7 +56,7 @@ impl<F> Current<F> {
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll_user(cx)));
         polled.unwrap_or_else(|panic| {
             self.clear();
-            Poll::Ready(Progress::Failed(panicked(panic)))
+            Poll::Ready(Progress::Failed(RequestError::from_panic(panic)))
         })
     }
 
@@ -89,10 +89,6 @@ impl<F> Current<F> {
             contain("a stream of frames", || drop(frames));
         }
     }
-}
-
-pub(super) fn panicked(panic: Box<dyn Any + Send>) -> RequestError {
-    RequestError::Panicked { message: text_of(panic) }
 }
 
 /// The text of a panic, which is dropped.

@@ -14,7 +14,7 @@ use super::preamble::{ByFunction, Opening};
 use super::settings::{Bind, Settings, WhenFull};
 use crate::net::ListenerOptions;
 use crate::runtime::{CoreId, JoinError, RuntimeHandle};
-use crate::service::app::Prepared;
+use crate::service::app::IntoPrepared;
 use crate::service::connection::Limits;
 use crate::service::error::BoxError;
 use crate::service::protocol::Protocol;
@@ -81,10 +81,10 @@ pub struct Server<P: Protocol> {
 
 impl<P: Protocol> Server<P> {
     /// A server for the application that `factory` makes, once on each core.
-    pub fn new<A: Into<Prepared<P>>>(factory: impl Fn() -> A + Send + Sync + 'static) -> Server<P> {
+    pub fn new<A: IntoPrepared<P>>(factory: impl Fn() -> A + Send + Sync + 'static) -> Server<P> {
         Server {
             settings: Settings {
-                factory: Arc::new(move || factory().into()),
+                factory: Arc::new(move || factory().into_prepared()),
                 addresses: Vec::new(),
                 listener: ListenerOptions { reuse_port: true, ..ListenerOptions::default() },
                 limits: Limits::default(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::address::Address;
 use crate::runtime::CoreId;
-use crate::service::error::BoxError;
+use crate::service::error::{BoxError, PrepareError};
 
 /// A server could not start. Nothing of it is left running.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +44,14 @@ pub enum StartError {
     NotASocket {
         /// The address.
         address: Address,
+    },
+    /// The application cannot be put together.
+    #[error("the application could not be made on core {core}")]
+    Prepare {
+        /// The core.
+        core: CoreId,
+        /// Why.
+        source: PrepareError,
     },
     /// The factory panicked.
     #[error("the application could not be made on core {core}: its factory panicked: {message}")]

@@ -62,7 +62,7 @@ pub(super) fn start<P: Protocol>(
 ) -> Result<(Vec<Address>, Sender<Command>), StartError> {
     let core = context::current().id();
     let (doors, addresses) = accept::open(&settings, core, number)?;
-    let app = (settings.factory)();
+    let app = (settings.factory)().map_err(|source| StartError::Prepare { core, source })?;
     let share = Share::new(core, number, app, settings, gate);
     let (commands, receiver) = channel::unbounded();
     let keeper = Keeper { share, closed: doors, open: Vec::new(), ending: None };

@@ -8,6 +8,7 @@ use super::preamble::{ErasedPreamble, Witness};
 use crate::net::ListenerOptions;
 use crate::service::app::Prepared;
 use crate::service::connection::Limits;
+use crate::service::error::PrepareError;
 use crate::service::protocol::Protocol;
 use crate::service::push::PushSettings;
 
@@ -23,7 +24,7 @@ pub enum WhenFull {
     Wait,
 }
 
-pub(super) type Factory<P> = dyn Fn() -> Prepared<P> + Send + Sync;
+pub(super) type Factory<P> = dyn Fn() -> Result<Prepared<P>, PrepareError> + Send + Sync;
 
 pub(super) struct Settings<P: Protocol> {
     pub(super) factory: Arc<Factory<P>>,

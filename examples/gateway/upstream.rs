@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use corelet::runtime::{Cores, Runtime, interval, spawn};
-use corelet::service::app::{Data, Frame, Reply};
+use corelet::service::app::{Data, Frame};
 use corelet::service::codec::{RespCodec, Value};
-use corelet::service::{App, Connection, Limits, PrepareError, Prepared, Protocol, Server, ServerHandle};
+use corelet::service::{App, Connection, Limits, Protocol, Server, ServerHandle};
 
 use crate::error::GatewayError;
 use crate::front::MAX_LINE;
@@ -48,13 +48,13 @@ impl Upstream {
     }
 }
 
-fn app(kill_every: Option<Duration>) -> Result<Prepared<Resp>, PrepareError> {
+fn app(kill_every: Option<Duration>) -> App<Resp> {
     let victims = kill_every.map(|period| {
         let victims = Victims::default();
         spawn(kill(period, Rc::clone(&victims))).detach();
         victims
     });
-    App::new(Resp { victims }).data(Store::default()).route((), execute).prepare()
+    App::new(Resp { victims }).data(Store::default()).route((), execute)
 }
 
 /// Connections that will be broken.
@@ -97,10 +97,10 @@ impl Protocol for Resp {
 }
 
 /// Does what `command` says.
-async fn execute(Frame(command): Frame<Value>, store: Data<Store>) -> Reply<Value> {
+async fn execute(Frame(command): Frame<Value>, store: Data<Store>) -> Value {
     let mut store = store.borrow_mut();
     let words: Vec<&[u8]> = command.items().iter().filter_map(Value::as_bytes).collect();
-    Reply(match words[..] {
+    match words[..] {
         [b"PING"] => Value::simple("PONG"),
         [b"GET", key] => store.get(key).map_or(Value::Null, |value| Value::Bulk(value.clone())),
         [b"SET", key, _] if store.len() >= MAX_KEYS && !store.contains_key(key) => {
@@ -113,5 +113,5 @@ async fn execute(Frame(command): Frame<Value>, store: Data<Store>) -> Reply<Valu
         }
         [b"DEL", key] => Value::Integer(store.remove(key).is_some().into()),
         _ => Value::error("ERR unknown command"),
-    })
+    }
 }

@@ -211,6 +211,8 @@
 
 pub mod actor;
 mod lock;
+#[cfg(any(feature = "pool", feature = "service"))]
+mod metric;
 pub mod net;
 #[cfg(feature = "observer")]
 #[cfg_attr(docsrs, doc(cfg(feature = "observer")))]

@@ -189,6 +189,7 @@ impl<S: Subject> World<S> {
         let protocol = Numeric { hooks, routes: 1, watch: watch.clone() };
         let app =
             App::new(protocol).route(0, async |Incoming(number): Incoming<u64>| Reply(number)).prepare();
+        let app = app.unwrap_or_else(|error| panic!("{error}"));
         let places = FRAMES as usize / 2;
         let pushes = PushBuilder::default().high_capacity(places).low_capacity(places).validate().unwrap();
         let sent = Sent::with_room(FRAMES);

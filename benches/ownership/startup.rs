@@ -36,7 +36,7 @@ struct Pass;
 impl Middleware<Numeric<NoHooks>> for Pass {
     async fn handle<N: Next<Numeric<NoHooks>>>(
         &self,
-        incoming: Incoming<Numeric<NoHooks>>,
+        incoming: &mut Incoming<Numeric<NoHooks>>,
         next: &N,
     ) -> Outcome<u64> {
         next.run(incoming).await
@@ -62,7 +62,7 @@ impl Factory {
         for route in 0..self.routes {
             app = app.route(route, move |Frame(number): Frame<u64>| async move { Reply(number + route) });
         }
-        let app = app.prepare();
+        let app = app.prepare().unwrap_or_else(|error| panic!("{error}"));
         self.transformations.set(self.transformations.get() + app.transformations());
         app
     }

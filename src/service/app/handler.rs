@@ -33,11 +33,11 @@ pub trait Handler<P: Protocol, A>: 'static {
 
 macro_rules! function {
     ($($argument:ident),*) => {
-        impl<P, M, F, Fut, $($argument),*> Handler<P, (M, ($($argument,)*))> for F
+        impl<P, M, F, R, $($argument),*> Handler<P, (M, ($($argument,)*))> for F
         where
             P: Protocol,
-            F: Fn($($argument),*) -> Fut + 'static,
-            Fut: Future<Output: Respond<P, M>>,
+            F: AsyncFn($($argument),*) -> R + 'static,
+            R: Respond<P, M>,
             $($argument: Extract<P>,)*
         {
             #[allow(non_snake_case, unused_variables)]

@@ -1,6 +1,7 @@
 //! The application: routes, middleware and shared data, put together once for each core.
 
 mod builder;
+mod caller;
 mod data;
 mod extract;
 mod handler;
@@ -10,6 +11,7 @@ mod prepared;
 mod respond;
 
 pub use builder::{App, IntoPrepared, Preparations, preparations};
+pub use caller::Caller;
 pub use data::Data;
 pub use extract::{Correlation, Extract, Frame, Incoming, Message, Parsed, Session};
 pub use handler::Handler;

@@ -13,6 +13,7 @@ use super::extract::Incoming;
 use super::middleware::Next;
 use super::needs::Needs;
 use super::respond::Response;
+use crate::runtime::executor::contain;
 use crate::service::connection::Connection;
 use crate::service::connection::buffers::Buffers;
 use crate::service::connection::slot::FutureSlot;
@@ -75,6 +76,15 @@ pub(super) struct Parts<P: Protocol> {
     pub(super) transformations: u64,
     pub(super) counters: Counters,
     pub(super) buffers: Buffers,
+}
+
+impl<P: Protocol> Drop for Parts<P> {
+    /// One handler's panic keeps none of the others from being dropped.
+    fn drop(&mut self) {
+        for route in self.routes.drain(..) {
+            contain("a handler", || drop(route));
+        }
+    }
 }
 
 /// An [`App`](super::App) put together. Cheap to clone; stays on its core.

@@ -82,9 +82,7 @@ impl<F> Current<F> {
 
     /// Drops what is left of the request.
     pub(super) fn clear(&mut self) {
-        if !self.slot.is_empty() {
-            contain("a handler", || self.slot.clear());
-        }
+        self.slot.clear();
         if let Some(frames) = self.frames.take() {
             contain("a stream of frames", || drop(frames));
         }

@@ -5,7 +5,6 @@ use super::cases::{Connects, Kit, PLACES, Passes, Pusher, Queues, Serves, pass};
 use super::frames::{self, ROUTES, answer, answer_raw};
 use super::memory::Memory;
 use crate::runtimes::corelet::{Corelet as Core, core};
-use crate::runtimes::{Runtime as _, in_task};
 use anyhow::{Context as _, Result, anyhow, bail};
 use bytes::{Bytes, BytesMut};
 use corelet::net::{ListenerOptions, TcpListener, TcpStream};
@@ -15,20 +14,14 @@ use corelet::service::push::{PushBuilder, PushHandle, PushQueues, PushSettings};
 use corelet::service::{App, Connection, End, Limits, Prepared, Protocol, Server, serve};
 use futures::channel::oneshot;
 use std::cell::RefCell;
-use std::future::{Future, pending, poll_fn};
+use std::future::{pending, poll_fn};
 use std::net::Ipv4Addr;
 use tokio_util::codec::LengthDelimitedCodec;
 
 pub struct Corelet;
 
 impl Kit for Corelet {
-    fn run<T, F>(main: impl FnOnce() -> F + Send + 'static) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + 'static,
-    {
-        Core::run(move || in_task::<Core, _>(main()))
-    }
+    type Runtime = Core;
 }
 
 /// Frames by their first bytes.
@@ -87,7 +80,7 @@ impl Pusher for Handle {
 impl Connects for Corelet {
     async fn connect(transport: Memory) -> Result<impl Pusher> {
         let (pusher, connected) = oneshot::channel();
-        let app = App::new(Frames { pusher: Some(pusher).into(), queues: false }).prepare();
+        let app = App::new(Frames { pusher: Some(pusher).into(), queues: false }).prepare()?;
         let pushes = PushBuilder::default().high_capacity(PLACES).low_capacity(PLACES).validate()?;
         spawn(async move { serve(transport, &app, &Limits::default(), &pushes).await }).detach();
         connected.await.map(Handle).context("the connection has ended")
@@ -99,24 +92,24 @@ impl Connects for Corelet {
 struct Counting(Passes);
 
 impl<P: Protocol> Middleware<P> for Counting {
-    async fn handle<N: Next<P>>(&self, incoming: Incoming<P>, next: &N) -> Outcome<P::Response> {
+    async fn handle<N: Next<P>>(&self, incoming: &mut Incoming<P>, next: &N) -> Outcome<P::Response> {
         pass(&self.0);
         next.run(incoming).await
     }
 }
 
-fn prepare(passes: &Passes) -> Prepared<Frames> {
+fn prepare(passes: &Passes) -> Result<Prepared<Frames>> {
     let counting = || Counting(passes.clone());
     let app = App::new(Frames { pusher: None.into(), queues: true });
     let app = app.wrap(counting()).wrap(counting()).wrap(counting()).wrap(counting());
-    (0..ROUTES).fold(app, |app, route| app.route(route, echo)).prepare()
+    Ok((0..ROUTES).fold(app, |app, route| app.route(route, echo)).prepare()?)
 }
 
 impl Serves for Corelet {
     type App = Prepared<Frames>;
 
     async fn app(passes: Passes) -> Result<Self::App> {
-        Ok(prepare(&passes))
+        prepare(&passes)
     }
 
     async fn serve(app: &Self::App, transport: Memory) -> Result<()> {
@@ -127,7 +120,7 @@ impl Serves for Corelet {
     }
 
     async fn make_and_serve(_: &Self::App, passes: &Passes, transport: Memory) -> Result<()> {
-        Self::serve(&prepare(passes), transport).await
+        Self::serve(&prepare(passes)?, transport).await
     }
 }
 
@@ -140,7 +133,8 @@ impl Queues for Corelet {
 
     #[inline]
     fn push((handle, _): &mut Self::Ends, high: bool, number: u64) -> Result<()> {
-        Ok(if high { handle.high(number)? } else { handle.low(number)? })
+        let pushed = if high { handle.high(number) } else { handle.low(number) };
+        Ok(pushed?)
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use crate::runtimes::{Runtime as _, tokio::Tokio};
 use crate::xcore::{Answers, Mode, pair, round_trips};
 use anyhow::{Context as _, Result, ensure};
 use corelet::runtime::{Cores, Runtime, spawn};
-use corelet::service::push::PushBuilder;
+use corelet::service::push::{PushBuilder, PushHandle};
 use futures::channel::oneshot;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -59,7 +59,7 @@ impl Received {
     fn add(&mut self, number: u64) -> Option<u64> {
         self.sum += number;
         self.count += 1;
-        if self.count % WINDOW != 0 {
+        if !self.count.is_multiple_of(WINDOW) {
             return None;
         }
         self.answers.one();
@@ -83,7 +83,7 @@ pub fn corelet(mode: Mode, slice: Duration) -> Result<Outcome> {
     let settings = PushBuilder::<u64>::new().high_capacity(WINDOW as usize).validate()?;
     let (settings_there, settings_here) = (settings.clone(), settings);
     let (there_is, handle_there) = oneshot::channel();
-    let (here_is, handle_here) = oneshot::channel();
+    let (here_is, handle_here) = oneshot::channel::<PushHandle<u64>>();
     let (over, ended) = oneshot::channel::<()>();
     let latency = pair(
         move || {
@@ -101,7 +101,7 @@ pub fn corelet(mode: Mode, slice: Duration) -> Result<Outcome> {
                             let Some((_, number)) = pushed.recv().await else { return };
                             let sum = adding.borrow_mut().add(number);
                             if let Some(sum) = sum
-                                && corelet::service::push::PushHandle::high(&back, sum).is_err()
+                                && back.high(sum).is_err()
                             {
                                 return;
                             }

@@ -30,7 +30,7 @@
 //! use std::rc::Rc;
 //!
 //! use corelet::service::app::{Frame, Reply};
-//! use corelet::service::push::PushBuilder;
+//! use corelet::service::push::PushSettings;
 //! use corelet::service::{App, Connection, End, Limits, serve};
 //! # use std::io;
 //! # use std::task::{Context, Poll};
@@ -73,7 +73,7 @@
 //! let answers = Rc::new(RefCell::new(Vec::new()));
 //! let words = Some(b"echo hello\nquit\necho too late\n".to_vec());
 //! let peer = Said { words, answers: Rc::clone(&answers) };
-//! let end = serve(peer, &app, &Limits::default(), &PushBuilder::default()).await;
+//! let end = serve(peer, &app, &Limits::default(), &PushSettings::default()).await;
 //!
 //! assert!(matches!(end, End::ShutDown));
 //! assert_eq!(*answers.borrow(), b"echo hello\n");

@@ -121,12 +121,16 @@ pub struct Words<const N: usize>(pub [Bytes; N]);
 
 impl<const N: usize> Words<N> {
     pub fn parse(line: &Bytes) -> Result<Words<N>, BadRequest> {
-        let words: Vec<Bytes> =
-            line.splitn(3, |byte| *byte == b' ').skip(1).map(|word| line.slice_ref(word)).collect();
+        let mut rest = line.splitn(3, |byte| *byte == b' ').skip(1);
+        let mut words = [const { Bytes::new() }; N];
+        for word in &mut words {
+            *word = line.slice_ref(rest.next().ok_or(BadRequest::Syntax)?);
+        }
         match &words[..] {
+            _ if rest.next().is_some() => Err(BadRequest::Syntax),
             [key, ..] if key.is_empty() => Err(BadRequest::Syntax),
             [_, value] if value.len() > MAX_VALUE => Err(BadRequest::LongValue),
-            _ => words.try_into().map(Words).map_err(|_| BadRequest::Syntax),
+            _ => Ok(Words(words)),
         }
     }
 }

@@ -99,19 +99,21 @@ impl Protocol for Resp {
 /// Does what `command` says.
 async fn execute(Frame(command): Frame<Value>, store: Data<Store>) -> Value {
     let mut store = store.borrow_mut();
-    let words: Vec<&[u8]> = command.items().iter().filter_map(Value::as_bytes).collect();
-    match words[..] {
-        [b"PING"] => Value::simple("PONG"),
-        [b"GET", key] => store.get(key).map_or(Value::Null, |value| Value::Bulk(value.clone())),
-        [b"SET", key, _] if store.len() >= MAX_KEYS && !store.contains_key(key) => {
+    let [Value::Bulk(name), words @ ..] = command.items() else { return Value::error("ERR no command") };
+    match (&name[..], words) {
+        (b"PING", []) => Value::simple("PONG"),
+        (b"GET", [Value::Bulk(key)]) => {
+            store.get(key).map_or(Value::Null, |value| Value::Bulk(value.clone()))
+        }
+        (b"SET", [Value::Bulk(key), _]) if store.len() >= MAX_KEYS && !store.contains_key(key) => {
             Value::error("OOM too many keys")
         }
-        [b"SET", key, value] => {
-            // Copies, as what has been received would be kept as a whole otherwise.
+        (b"SET", [Value::Bulk(key), Value::Bulk(value)]) => {
+            // Copies, as all that was received along with them would be kept otherwise.
             store.insert(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
             Value::simple("OK")
         }
-        [b"DEL", key] => Value::Integer(store.remove(key).is_some().into()),
+        (b"DEL", [Value::Bulk(key)]) => Value::Integer(store.remove(key).is_some().into()),
         _ => Value::error("ERR unknown command"),
     }
 }

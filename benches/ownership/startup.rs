@@ -14,7 +14,7 @@ use bytes::Bytes;
 use corelet::net::TcpListener;
 use corelet::runtime::spawn;
 use corelet::service::app::{Frame, Incoming, Middleware, Next, Outcome, Preparations, Reply, preparations};
-use corelet::service::push::PushBuilder;
+use corelet::service::push::PushSettings;
 use corelet::service::{App, End, Limits, Prepared, serve};
 use socket2::SockRef;
 
@@ -132,7 +132,7 @@ fn since(before: Preparations) -> Preparations {
 #[derive(Default)]
 pub struct Settings {
     limits: Limits,
-    pushes: PushBuilder,
+    pushes: PushSettings<u64>,
 }
 
 /// Connections in memory that end as soon as they are there: set-up and teardown alone.

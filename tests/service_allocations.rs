@@ -183,7 +183,7 @@ impl Transport for Wire {
 fn serve_on(transport: impl Transport, app: &Prepared<Frames>) -> JoinHandle<End> {
     let (app, limits) = (app.clone(), Limits { idle_timeout: Some(support::PATIENCE), ..Limits::default() });
     spawn(async move {
-        let pushes = PushBuilder::default().high_capacity(1000).low_capacity(1000);
+        let pushes = PushBuilder::default().high_capacity(1000).low_capacity(1000).validate().unwrap();
         serve(transport, &app, &limits, &pushes).await
     })
 }

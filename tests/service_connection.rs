@@ -5,7 +5,7 @@
 mod service_support;
 mod support;
 
-use corelet::service::push::{PushBuilder, PushError};
+use corelet::service::push::{PushError, PushSettings};
 use corelet::service::{End, Limits};
 use service_support::{Served, settle};
 use support::{on_cores, soon};
@@ -103,7 +103,7 @@ fn a_panic_in_a_handler_or_its_stream_ends_the_request_only() {
 #[test]
 fn a_stream_is_asked_only_while_the_output_has_room() {
     on_cores(1, async |_, _| {
-        let served = Served::with(Limits { send_at: 1000, ..Limits::default() }, PushBuilder::default());
+        let served = Served::with(Limits { send_at: 1000, ..Limits::default() }, PushSettings::default());
         served.wire.stuck(true);
         served.wire.feed("endless\n");
         settle().await;

@@ -5,7 +5,7 @@
 mod service_support;
 mod support;
 
-use corelet::service::push::{PushBuilder, PushError};
+use corelet::service::push::{PushError, PushSettings};
 use corelet::service::{Connection, End, EndReason, Limits};
 use service_support::{Lines, Served, settle};
 use support::{on_cores, soon};
@@ -149,7 +149,7 @@ fn a_task_that_is_stopped_by_force_tears_down_what_it_set_up() {
 
 /// Serves `input` by hooks that do what `notes` say.
 async fn fate(input: &str, notes: &[&str]) -> (Served, End) {
-    let served = Served::noted(Limits::default(), PushBuilder::default(), notes);
+    let served = Served::noted(Limits::default(), PushSettings::default(), notes);
     served.wire.feed(input);
     let Served { wire, log, door, app, task } = served;
     let end = soon(task).await.unwrap();
@@ -201,7 +201,7 @@ fn what_cannot_be_encoded_ends_the_connection_behind_whole_frames() {
 fn a_write_that_fails_ends_the_connection_and_its_request() {
     on_cores(1, async |_, _| {
         for sends in 0..3 {
-            let served = Served::with(Limits { send_at: 1, ..Limits::default() }, PushBuilder::default());
+            let served = Served::with(Limits { send_at: 1, ..Limits::default() }, PushSettings::default());
             served.wire.fail_after(sends);
             served.wire.feed("slow\n");
             served.door.open();

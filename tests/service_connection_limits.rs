@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use corelet::net::{TcpListener, TcpStream};
 use corelet::runtime::{JoinHandle, now, sleep, spawn};
 use corelet::service::app::{Frame, Reply};
-use corelet::service::push::PushBuilder;
+use corelet::service::push::PushSettings;
 use corelet::service::{
     App, Connection, Counts, End, Limits, Prepared, Protocol, RequestError, Verdict, serve,
 };
@@ -43,7 +43,7 @@ async fn over_socket(limits: Limits) -> OverSocket {
     let (log, door) = (Log::default(), Door::default());
     let app = app(&log, &door);
     let theirs = app.clone();
-    let task = spawn(async move { serve(server, &theirs, &limits, &PushBuilder::default()).await });
+    let task = spawn(async move { serve(server, &theirs, &limits, &PushSettings::default()).await });
     OverSocket { client, log, door, app, task }
 }
 
@@ -110,7 +110,7 @@ fn a_header_alone_is_a_frame_that_drips_too() {
         let app = App::new(Framed).prepare().unwrap();
         let limits = Limits { frame_timeout: Some(SHORT), ..timeless() };
         wire.feed([0, 0, 0, 9]);
-        let end = soon(serve(wire.transport(), &app, &limits, &PushBuilder::default())).await;
+        let end = soon(serve(wire.transport(), &app, &limits, &PushSettings::default())).await;
         assert!(matches!(end, End::FrameTimeout { .. }), "{end:?}");
     });
 }
@@ -171,7 +171,7 @@ fn a_peer_that_does_not_read_is_given_up() {
 fn a_peer_that_does_not_read_its_last_answer_is_given_up() {
     on_cores(1, async |_, _| {
         let served =
-            Served::with(Limits { write_timeout: Some(SHORT), ..timeless() }, PushBuilder::default());
+            Served::with(Limits { write_timeout: Some(SHORT), ..timeless() }, PushSettings::default());
         served.wire.feed("echo last\n");
         settle().await;
         served.wire.stuck(true);
@@ -207,7 +207,7 @@ fn requests_arm_no_timers() {
             ..Limits::default()
         };
         let before = corelet::runtime::core_stats().unwrap().timers;
-        let served = Served::with(limits, PushBuilder::default());
+        let served = Served::with(limits, PushSettings::default());
         for _ in 0..100 {
             served.wire.feed("echo one\nech");
             settle().await;
@@ -242,7 +242,7 @@ impl Encoder<BytesMut> for Raw {
 }
 
 async fn fate(limits: Limits, input: &[u8]) -> (End, Counts, String) {
-    let served = Served::with(limits, PushBuilder::default());
+    let served = Served::with(limits, PushSettings::default());
     served.wire.feed(input);
     let end = soon(served.task).await.unwrap();
     (end, served.app.counts(), served.wire.got())
@@ -254,7 +254,7 @@ fn a_frame_of_the_limit_passes_and_one_that_is_longer_ends_the_connection() {
         let limits = Limits { max_frame: 100, ..timeless() };
         let fits = format!("echo {}\n", "x".repeat(94));
         assert_eq!(fits.len(), 100);
-        let served = Served::with(limits, PushBuilder::default());
+        let served = Served::with(limits, PushSettings::default());
         for part in fits.as_bytes().chunks(7) {
             served.wire.feed(part);
         }
@@ -284,7 +284,7 @@ fn a_response_beyond_the_budget_ends_the_connection_behind_whole_frames() {
 fn a_peer_that_pipelines_without_reading_is_throttled() {
     on_cores(1, async |_, _| {
         let limits = Limits { max_frame: 2000, send_at: 1000, ..timeless() };
-        let served = Served::with(limits, PushBuilder::default());
+        let served = Served::with(limits, PushSettings::default());
         served.wire.stuck(true);
         for _ in 0..1000 {
             served.wire.feed("echo pipelined\n".repeat(20));
@@ -358,7 +358,7 @@ fn a_codec_that_reserves_too_much_is_cut_back() {
             }
         }
         wire.end();
-        let end = soon(serve(wire.transport(), &app, &limits, &PushBuilder::default())).await;
+        let end = soon(serve(wire.transport(), &app, &limits, &PushSettings::default())).await;
         assert!(matches!(end, End::Closed), "{end:?}");
         assert_eq!(wire.got().len(), 70);
     });

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corelet::net::{TcpListener, TcpStream};
 use corelet::runtime::{JoinHandle, Simulation, now, sleep, spawn};
-use corelet::service::push::PushBuilder;
+use corelet::service::push::PushSettings;
 use corelet::service::{End, Limits, Prepared, serve};
 use service_support::{Door, Lines, Log, app};
 
@@ -23,7 +23,7 @@ async fn connected(limits: Limits) -> (TcpStream, JoinHandle<End>, Log, Door, Pr
     let (log, door) = (Log::default(), Door::default());
     let app = app(&log, &door);
     let theirs = app.clone();
-    let task = spawn(async move { serve(server, &theirs, &limits, &PushBuilder::default()).await });
+    let task = spawn(async move { serve(server, &theirs, &limits, &PushSettings::default()).await });
     (client, task, log, door, app)
 }
 

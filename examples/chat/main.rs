@@ -58,7 +58,7 @@ async fn chat(cores: Vec<CoreId>) -> Result<(), Failure> {
     let served = rooms.clone();
     let file = std::env::temp_dir().join(format!("corelet-chat-{}", std::process::id()));
     let server = Server::new(move || service::app(served.clone()))
-        .pushes(PushBuilder::default().low_capacity(UNREAD))
+        .pushes(PushBuilder::default().low_capacity(UNREAD).validate()?)
         .bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
         .bind_unix(&file)
         .start(&handle())

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use corelet::actor;
 use corelet::net::TcpStream;
 use corelet::runtime::{core_stats, now, spawn};
 use corelet::service::Server;
@@ -160,6 +161,11 @@ fn connections_are_listed_and_ended_one_by_one() {
         }
         let listed = server.connections().await;
         assert_eq!(listed.len(), 4);
+        let actors = soon(actor::snapshot()).await;
+        let labels = |label: &str| actors.actors().filter(|actor| actor.label.as_deref() == Some(label)).count();
+        assert_eq!((labels("server"), labels("acceptor")), (2, 2));
+        let shown = |pid| actors.actors().any(|actor| actor.pid == pid);
+        assert!(listed.iter().all(|connection| shown(connection.actor)), "as `corelet top` shows them");
         let id_of = |client: &TcpStream| {
             let address = client.local_addr().unwrap();
             let found = listed.iter().find(|connection| connection.peer.to_string() == address.to_string());

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 use corelet::runtime::{JoinHandle, spawn, yield_now};
 use corelet::service::app::{Frame, Reply, Streamed};
-use corelet::service::push::{PushBuilder, PushError};
+use corelet::service::push::{PushError, PushSettings};
 use corelet::service::{
     App, Connection, End, Limits, Prepared, Protocol, RequestError, Transport, Verdict, serve,
 };
@@ -433,20 +433,20 @@ pub struct Served {
 
 impl Served {
     pub fn new() -> Served {
-        Served::with(Limits::default(), PushBuilder::default())
+        Served::with(Limits::default(), PushSettings::default())
     }
 
-    pub fn with(limits: Limits, pushes: PushBuilder) -> Served {
+    pub fn with(limits: Limits, pushes: PushSettings<String>) -> Served {
         Served::noted(limits, pushes, &[])
     }
 
     /// Whose `connected` hook pushes.
     pub fn greeting() -> Served {
-        Served::noted(Limits::default(), PushBuilder::default(), &["greet"])
+        Served::noted(Limits::default(), PushSettings::default(), &["greet"])
     }
 
     /// With a log that says beforehand what the hooks shall do.
-    pub fn noted(limits: Limits, pushes: PushBuilder, notes: &[&str]) -> Served {
+    pub fn noted(limits: Limits, pushes: PushSettings<String>, notes: &[&str]) -> Served {
         let (wire, log, door) = (Wire::default(), Log::default(), Door::default());
         notes.iter().for_each(|note| log.note(*note));
         let app = app(&log, &door);

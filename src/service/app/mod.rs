@@ -14,7 +14,7 @@ pub use builder::{App, IntoPrepared, Preparations, preparations};
 pub use caller::Caller;
 pub use data::Data;
 pub use extract::{Correlation, Extract, Frame, Incoming, Message, Parsed, Session};
-pub use handler::Handler;
+pub use handler::{Arguments, Callable, Handler};
 pub use middleware::{After, Before, Identity, Layer, Middleware, Next, Stack, after, before};
 pub use needs::Needs;
 pub use prepared::{Outcome, Prepared};

@@ -16,7 +16,7 @@ use super::{Connection, End, EndReason, Limits, Phase};
 use crate::runtime::executor::contain;
 use crate::service::app::Prepared;
 use crate::service::protocol::Protocol;
-use crate::service::push::PushBuilder;
+use crate::service::push::PushSettings;
 use crate::service::transport::Transport;
 
 /// How long a peer may go on sending what nobody will answer, so that it gets the answers that it has been sent: a socket that
@@ -35,7 +35,7 @@ pub fn serve<P: Protocol, T: Transport>(
     transport: T,
     app: &Prepared<P>,
     limits: &Limits,
-    pushes: &PushBuilder,
+    pushes: &PushSettings<P::Response>,
 ) -> impl Future<Output = End> + use<P, T> {
     let connection = Connection::new(app, pushes.clone());
     serve_connection(transport, connection, *limits, BytesMut::new())

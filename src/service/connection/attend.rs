@@ -224,7 +224,7 @@ impl<P: Protocol> Core<P> {
             self.queues = self.connection.take_queues();
         }
         let Some(queues) = &mut self.queues else { return false };
-        let Poll::Ready((_, frame)) = queues.poll_next(cx) else { return false };
+        let Poll::Ready(Some((_, frame))) = queues.poll_next(cx) else { return false };
         self.counters().pushes.add(1);
         self.encode(frame);
         true

@@ -30,7 +30,7 @@
 //! use std::rc::Rc;
 //!
 //! use corelet::service::app::{Frame, Reply};
-//! use corelet::service::push::PushBuilder;
+//! use corelet::service::push::PushSettings;
 //! use corelet::service::{App, Connection, End, Limits, serve};
 //! # use std::io;
 //! # use std::task::{Context, Poll};
@@ -73,7 +73,7 @@
 //! let answers = Rc::new(RefCell::new(Vec::new()));
 //! let words = Some(b"echo hello\nquit\necho too late\n".to_vec());
 //! let peer = Said { words, answers: Rc::clone(&answers) };
-//! let end = serve(peer, &app, &Limits::default(), &PushBuilder::default()).await;
+//! let end = serve(peer, &app, &Limits::default(), &PushSettings::default()).await;
 //!
 //! assert!(matches!(end, End::ShutDown));
 //! assert_eq!(*answers.borrow(), b"echo hello\n");
@@ -108,7 +108,7 @@ pub use limits::Limits;
 use super::app::Prepared;
 use super::error::BoxError;
 use super::protocol::Protocol;
-use super::push::{PushBuilder, PushHandle, PushQueues};
+use super::push::{PushHandle, PushQueues, PushSettings};
 
 /// Names a connection: of all that this process has served, on whatever core, no other has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -149,7 +149,7 @@ struct Inner<P: Protocol> {
     phase: Cell<Phase>,
     /// Of the actor, for changes of the phase.
     waker: Cell<Option<Waker>>,
-    settings: PushBuilder,
+    settings: PushSettings<P::Response>,
     /// Made for the first who wants to push: most connections are never pushed to.
     handle: OnceCell<PushHandle<P::Response>>,
     /// On their way to the actor.
@@ -163,7 +163,7 @@ impl<P: Protocol> Clone for Connection<P> {
 }
 
 impl<P: Protocol> Connection<P> {
-    pub(crate) fn new(app: &Prepared<P>, settings: PushBuilder) -> Connection<P> {
+    pub(crate) fn new(app: &Prepared<P>, settings: PushSettings<P::Response>) -> Connection<P> {
         Connection(Rc::new(Inner {
             app: app.clone(),
             id: ConnectionId::next(),
@@ -216,7 +216,7 @@ impl<P: Protocol> Connection<P> {
     /// Handles may be kept: once the connection ends they refuse what is pushed and give it back.
     pub fn push_handle(&self) -> PushHandle<P::Response> {
         let make = || {
-            let (handle, mut queues) = self.0.settings.clone().build();
+            let (handle, mut queues) = self.0.settings.build();
             if self.phase() != Phase::Open {
                 queues.close();
             }

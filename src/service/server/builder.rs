@@ -18,7 +18,7 @@ use crate::service::app::IntoPrepared;
 use crate::service::connection::Limits;
 use crate::service::error::BoxError;
 use crate::service::protocol::Protocol;
-use crate::service::push::PushBuilder;
+use crate::service::push::PushSettings;
 
 /// Who may connect to a Unix socket unless the user says otherwise: this user.
 const UNIX_MODE: u32 = 0o600;
@@ -88,7 +88,7 @@ impl<P: Protocol> Server<P> {
                 addresses: Vec::new(),
                 listener: ListenerOptions { reuse_port: true, ..ListenerOptions::default() },
                 limits: Limits::default(),
-                pushes: PushBuilder::default(),
+                pushes: PushSettings::default(),
                 when_full: WhenFull::default(),
                 refusal: Arc::default(),
                 preamble: None,
@@ -144,7 +144,7 @@ impl<P: Protocol> Server<P> {
     }
 
     /// The push queues of each connection.
-    pub fn pushes(mut self, pushes: PushBuilder) -> Server<P> {
+    pub fn pushes(mut self, pushes: PushSettings<P::Response>) -> Server<P> {
         self.settings.pushes = pushes;
         self
     }

@@ -16,7 +16,7 @@ use corelet::runtime::{Core, Cores, Runtime, yield_now};
 use corelet::service::app::{Frame, Frames, Reply};
 use corelet::service::codec::{RespCodec, Value};
 use corelet::service::connection::serve;
-use corelet::service::push::PushBuilder;
+use corelet::service::push::PushSettings;
 use corelet::service::{App, Connection, End, Limits, Prepared, Protocol, RequestError, Transport, Verdict};
 use libfuzzer_sys::fuzz_target;
 use tokio_util::codec::Decoder;
@@ -211,7 +211,7 @@ fuzz_target!(|data: &[u8]| {
     let end = WORLD.with_borrow_mut(|(core, app)| {
         let app = app.clone();
         core.block_on(async move {
-            let pushes = PushBuilder::default();
+            let pushes = PushSettings::default();
             serve(transport, &app, &Limits { max_frame: 512, ..Limits::default() }, &pushes).await
         })
         .unwrap()

@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use corelet::net::{ListenerOptions, TcpListener, TcpStream};
 use corelet::runtime::{handle, spawn};
 use corelet::service::app::{Frame, Incoming, Middleware, Next, Outcome, Reply};
-use corelet::service::push::{PushBuilder, PushHandle, PushQueues};
+use corelet::service::push::{PushBuilder, PushHandle, PushQueues, PushSettings};
 use corelet::service::{App, Connection, End, Limits, Prepared, Protocol, Server, serve};
 use futures::channel::oneshot;
 use std::cell::RefCell;
@@ -81,7 +81,7 @@ impl Connects for Corelet {
     async fn connect(transport: Memory) -> Result<impl Pusher> {
         let (pusher, connected) = oneshot::channel();
         let app = App::new(Frames { pusher: Some(pusher).into(), queues: false }).prepare()?;
-        let pushes = PushBuilder::default().high_capacity(PLACES).low_capacity(PLACES);
+        let pushes = PushBuilder::default().high_capacity(PLACES).low_capacity(PLACES).validate()?;
         spawn(async move { serve(transport, &app, &Limits::default(), &pushes).await }).detach();
         connected.await.map(Handle).context("the connection has ended")
     }
@@ -113,7 +113,7 @@ impl Serves for Corelet {
     }
 
     async fn serve(app: &Self::App, transport: Memory) -> Result<()> {
-        match serve(transport, app, &Limits::default(), &PushBuilder::default()).await {
+        match serve(transport, app, &Limits::default(), &PushSettings::default()).await {
             End::Closed => Ok(()),
             end => bail!("a connection ended because {end}"),
         }
@@ -128,7 +128,7 @@ impl Queues for Corelet {
     type Ends = (PushHandle<u64>, PushQueues<u64>);
 
     fn queues() -> Self::Ends {
-        PushBuilder::default().build()
+        PushSettings::default().build()
     }
 
     #[inline]

@@ -80,7 +80,7 @@ impl Pusher for Handle {
 impl Connects for Corelet {
     async fn connect(transport: Memory) -> Result<impl Pusher> {
         let (pusher, connected) = oneshot::channel();
-        let app = App::new(Frames { pusher: Some(pusher).into(), queues: false }).prepare();
+        let app = App::new(Frames { pusher: Some(pusher).into(), queues: false }).prepare()?;
         let pushes = PushBuilder::default().high_capacity(PLACES).low_capacity(PLACES);
         spawn(async move { serve(transport, &app, &Limits::default(), &pushes).await }).detach();
         connected.await.map(Handle).context("the connection has ended")
@@ -92,24 +92,24 @@ impl Connects for Corelet {
 struct Counting(Passes);
 
 impl<P: Protocol> Middleware<P> for Counting {
-    async fn handle<N: Next<P>>(&self, incoming: Incoming<P>, next: &N) -> Outcome<P::Response> {
+    async fn handle<N: Next<P>>(&self, incoming: &mut Incoming<P>, next: &N) -> Outcome<P::Response> {
         pass(&self.0);
         next.run(incoming).await
     }
 }
 
-fn prepare(passes: &Passes) -> Prepared<Frames> {
+fn prepare(passes: &Passes) -> Result<Prepared<Frames>> {
     let counting = || Counting(passes.clone());
     let app = App::new(Frames { pusher: None.into(), queues: true });
     let app = app.wrap(counting()).wrap(counting()).wrap(counting()).wrap(counting());
-    (0..ROUTES).fold(app, |app, route| app.route(route, echo)).prepare()
+    Ok((0..ROUTES).fold(app, |app, route| app.route(route, echo)).prepare()?)
 }
 
 impl Serves for Corelet {
     type App = Prepared<Frames>;
 
     async fn app(passes: Passes) -> Result<Self::App> {
-        Ok(prepare(&passes))
+        prepare(&passes)
     }
 
     async fn serve(app: &Self::App, transport: Memory) -> Result<()> {
@@ -120,7 +120,7 @@ impl Serves for Corelet {
     }
 
     async fn make_and_serve(_: &Self::App, passes: &Passes, transport: Memory) -> Result<()> {
-        Self::serve(&prepare(passes), transport).await
+        Self::serve(&prepare(passes)?, transport).await
     }
 }
 
@@ -147,7 +147,7 @@ impl Queues for Corelet {
 pub fn serve_echoes(announce: Announce) -> Result<()> {
     core(|builder| builder)?.block_on(async move {
         let server = Server::new(|| App::new(Frames::default()).fallback(echo));
-        let server = server.start((Ipv4Addr::LOCALHOST, 0).into(), &handle()).await?;
+        let server = server.bind((Ipv4Addr::LOCALHOST, 0).into()).start(&handle()).await?;
         announce(server.local_addr())?;
         pending().await
     })?

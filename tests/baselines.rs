@@ -96,6 +96,8 @@ fn by_rank(sorted: &[u64], percentile: f64) -> u64 {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn percentiles_are_those_of_the_recorded_times(mut times in prop::collection::vec(1_u64..10_000_000_000, 1..400)) {
         let mut latency = Latency::new();

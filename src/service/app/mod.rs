@@ -13,7 +13,7 @@ mod respond;
 pub use builder::{App, IntoPrepared, Preparations, preparations};
 pub use caller::Caller;
 pub use data::Data;
-pub use extract::{Correlation, Extract, Frame, Incoming, Message, Parsed, Session};
+pub use extract::{Correlation, Extract, Frame, Incoming, Message, Parsed, PeerAddr, Session};
 pub use handler::{Arguments, Callable, Handler};
 pub use middleware::{After, Before, Identity, Layer, Middleware, Next, Stack, after, before};
 pub use needs::Needs;

@@ -154,7 +154,7 @@ fn push_and_take<S: push::Subject>(
 fn startups<S: startup::Subject>(bench: &mut Bench) {
     let expect = |counts: &Counts| {
         let calls = S::factory_calls(CONNECTIONS);
-        counts.expect(Counter::FactoryCalls, calls);
+        counts.expect(Counter::FactoryCalls, calls).expect(Counter::ApplicationsPrepared, calls);
         counts.expect(Counter::MiddlewareTransformations, calls * ROUTES * MIDDLEWARE);
     };
     let mut core_here = core(Duration::ZERO);

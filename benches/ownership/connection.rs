@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use corelet::service::app::Frame as Incoming;
 use corelet::service::app::Reply;
-use corelet::service::push::PushBuilder;
+use corelet::service::push::{PushBuilder, PushSettings};
 use corelet::service::{App, Connection, End, Limits, Prepared, serve};
 
 use super::counts::{Counter, Counts};
@@ -175,7 +175,7 @@ impl<S: Subject> Hooks for Scenario<S> {
 pub struct World<S: Subject> {
     app: Prepared<Numeric<Scenario<S>>>,
     limits: Limits,
-    pushes: PushBuilder,
+    pushes: PushSettings<u64>,
     watch: Stopwatch,
     sent: Sent,
     source: Source,
@@ -187,11 +187,12 @@ impl<S: Subject> World<S> {
         let watch = Stopwatch::default();
         let hooks = Scenario { root: S::root(), source, cancel };
         let protocol = Numeric { hooks, routes: 1, watch: watch.clone() };
-        let app =
-            App::new(protocol).route(0, async |Incoming(number): Incoming<u64>| Reply(number)).prepare();
-        let app = app.unwrap_or_else(|error| panic!("{error}"));
+        let app = App::new(protocol)
+            .route(0, async |Incoming(number): Incoming<u64>| Reply(number))
+            .prepare()
+            .expect("there is one route");
         let places = FRAMES as usize / 2;
-        let pushes = PushBuilder::default().high_capacity(places).low_capacity(places);
+        let pushes = PushBuilder::default().high_capacity(places).low_capacity(places).validate().unwrap();
         let sent = Sent::with_room(FRAMES);
         World { app, limits: Limits::default(), pushes, watch, sent, source, cancel }
     }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use corelet::service::push::{Priority, PushBuilder, PushError, PushHandle, PushQueues};
+use corelet::service::push::{Priority, PushBuilder, PushError, PushHandle, PushQueues, PushSettings};
 
 use super::counts::{Counter, Counts, Mark};
 
@@ -34,7 +34,7 @@ pub struct CoreOwned {
 }
 
 impl CoreOwned {
-    pub fn with(settings: PushBuilder) -> CoreOwned {
+    pub fn with(settings: &PushSettings<u64>) -> CoreOwned {
         let (handle, queues) = settings.build();
         CoreOwned { handle, queues }
     }
@@ -45,7 +45,8 @@ impl Subject for CoreOwned {
     const REFERENCE: bool = false;
 
     fn new(capacity: usize) -> CoreOwned {
-        CoreOwned::with(PushBuilder::default().high_capacity(capacity).low_capacity(capacity))
+        let settings = PushBuilder::default().high_capacity(capacity).low_capacity(capacity);
+        CoreOwned::with(&settings.validate().unwrap())
     }
 
     #[inline]

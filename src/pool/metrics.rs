@@ -3,29 +3,7 @@
 //! The names are here whether the feature is on or not, so that they can be checked against the documents. Everything
 //! else does nothing without the feature, and under the model checker.
 
-/// The kind of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum MetricKind {
-    /// Only grows.
-    Counter,
-    /// A level.
-    Gauge,
-    /// A distribution.
-    Histogram,
-}
-
-/// One metric that pools publish with the feature `metrics`, labelled with `pool`, the pool's id, and `core`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Metric {
-    /// Its name.
-    pub name: &'static str,
-    /// Its kind.
-    pub kind: MetricKind,
-    /// What it counts or measures.
-    pub description: &'static str,
-}
+pub use crate::metric::{Metric, MetricKind};
 
 macro_rules! metrics {
     ($($id:ident = $kind:ident $name:literal $description:literal;)*) => {
@@ -34,7 +12,7 @@ macro_rules! metrics {
         #[allow(dead_code)]
         pub(super) enum Id { $($id),* }
 
-        /// Every metric that pools publish with the feature `metrics`.
+        /// Every metric that pools publish with the feature `metrics`, labelled with `pool`, the pool's id, and `core`.
         pub const METRICS: &[Metric] =
             &[$(Metric { name: $name, kind: MetricKind::$kind, description: $description }),*];
     };

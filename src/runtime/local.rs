@@ -7,6 +7,7 @@ use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -56,7 +57,13 @@ struct OpenPort {
     reader: RawPid,
 }
 
+/// Counts the cores of the process: an id is used again, a life never.
+#[cfg_attr(not(feature = "service"), allow(dead_code))]
+static LIVES: AtomicU64 = AtomicU64::new(0);
+
 pub(crate) struct Local {
+    #[cfg_attr(not(feature = "service"), allow(dead_code))]
+    life: u64,
     mailbox: Arc<Mailbox>,
     inbox: RefCell<Receiver<Mail>>,
     executor: Executor,
@@ -100,6 +107,7 @@ impl Local {
         runtime: RuntimeHandle,
     ) -> Rc<Local> {
         Rc::new(Local {
+            life: LIVES.fetch_add(1, Ordering::Relaxed),
             mailbox,
             inbox: RefCell::new(inbox),
             executor,
@@ -308,6 +316,13 @@ impl Local {
     #[inline]
     pub(crate) fn id(&self) -> CoreId {
         self.mailbox.core()
+    }
+
+    /// A number that no other core of the process has, nor ever had.
+    #[inline]
+    #[cfg_attr(not(feature = "service"), allow(dead_code))]
+    pub(crate) fn life(&self) -> u64 {
+        self.life
     }
 
     #[inline]

@@ -11,6 +11,40 @@ use bytes::BytesMut;
 use crate::net::{Received, TcpStream, UnixStream};
 
 /// A byte stream under a connection: TCP and Unix streams, and whatever else gives and takes bytes.
+///
+/// # Examples
+/// A peer that has said all it has to say, and keeps what it is answered:
+/// ```
+/// use std::cell::RefCell;
+/// use std::io;
+/// use std::rc::Rc;
+/// use std::task::{Context, Poll};
+///
+/// use bytes::BytesMut;
+/// use corelet::service::Transport;
+///
+/// struct Said {
+///     words: Option<Vec<u8>>,
+///     answers: Rc<RefCell<Vec<u8>>>,
+/// }
+///
+/// impl Transport for Said {
+///     type Received = Vec<u8>;
+///
+///     fn poll_receive(&mut self, _: &mut Context<'_>) -> Poll<io::Result<Option<Vec<u8>>>> {
+///         Poll::Ready(Ok(self.words.take()))
+///     }
+///
+///     async fn send(&mut self, bytes: BytesMut) -> (io::Result<()>, BytesMut) {
+///         self.answers.borrow_mut().extend_from_slice(&bytes);
+///         (Ok(()), bytes)
+///     }
+///
+///     async fn finish(&mut self, _: bool) -> io::Result<()> {
+///         Ok(())
+///     }
+/// }
+/// ```
 pub trait Transport: 'static {
     /// Bytes that have arrived.
     type Received: Deref<Target = [u8]>;
@@ -35,10 +69,13 @@ pub trait Transport: 'static {
     ///
     /// # Errors
     /// The transport's own.
+    ///
+    /// # Cancel safety
+    /// A call that was dropped leaves open what was sent; [`abort`](Transport::abort) follows.
     fn finish(&mut self, end: bool) -> impl Future<Output = io::Result<()>>;
 
-    /// Gives up what was sent off and has not left, so that a peer that does not read holds up nothing. What follows is
-    /// the drop.
+    /// Gives up what was sent off and has not left, so that a peer that does not read holds up nothing. Called once,
+    /// before the drop, whatever has happened; after a [`finish`](Transport::finish) that was done nothing is left to give up.
     fn abort(&mut self) {}
 
     /// Who is at the other end, if it has such an address.

@@ -56,8 +56,6 @@ mod sender;
 
 use std::rc::Rc;
 
-#[cfg_attr(not(feature = "service"), allow(unused_imports))]
-pub(crate) use ends::Ends;
 pub(crate) use queue::{AnyQueue, ChannelKey, Queue};
 pub use receiver::{Disconnected, Receiver, RecvTimeoutError, TryRecvError};
 pub use sender::Sender;

@@ -14,7 +14,7 @@ use crate::service::connection::Connection;
 use crate::service::connection::slot::FutureSlot;
 use crate::service::error::RequestError;
 use crate::service::protocol::Protocol;
-use crate::service::push::{Priority, PushBuilder, PushQueues};
+use crate::service::push::{Priority, PushQueues, PushSettings};
 
 /// Calls an application as one connection would, one request after the other, without a socket and without a codec: for
 /// tests of handlers and middleware. Made by [`Prepared::caller`].
@@ -73,7 +73,7 @@ pub struct Caller<P: Protocol> {
 impl<P: Protocol> Prepared<P> {
     /// A connection without a socket, with a session of its own.
     pub fn caller(&self) -> Caller<P> {
-        let connection = Connection::new(self, PushBuilder::default());
+        let connection = Connection::new(self, PushSettings::default());
         Caller { slot: FutureSlot::new(), queues: None, connection }
     }
 }

@@ -1,6 +1,7 @@
 //! The task of one connection, from its set-up to its end.
 
 use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
@@ -11,57 +12,73 @@ use bytes::BytesMut;
 use super::attend::{Core, Step};
 use super::deadlines::Wait;
 use super::response::text_of;
-use super::{Connection, End, Limits, Phase};
+use super::{Connection, End, EndReason, Limits, Phase};
 use crate::runtime::executor::contain;
 use crate::service::app::Prepared;
 use crate::service::protocol::Protocol;
-use crate::service::push::PushBuilder;
+use crate::service::push::PushSettings;
 use crate::service::transport::Transport;
 
 /// How long a peer may go on sending what nobody will answer, so that it gets the answers that it has been sent: a socket that
 /// is closed with something unread takes back what it has not delivered.
 const LINGER: Duration = Duration::from_secs(1);
+/// And how many bytes it may send, so that a flood does not keep the core busy.
+const LINGER_BYTES: usize = 8 * 1024 * 1024;
 
-/// Serves one connection until it ends.
+/// Serves one connection until it ends, with [`End`] as the outcome. [`Server`](crate::service::Server) does this for what
+/// it accepts; this is for transports of other kinds, and for tests.
 ///
 /// # Cancel safety
 /// Dropping the future ends the connection with [`End::Stopped`]: the hooks run, and nothing more is sent.
 ///
 /// # Panics
-/// When not polled on a core. What the protocol's codec and hooks panic with ends the connection only.
-pub async fn serve<P: Protocol, T: Transport>(
+/// When not called on a core. What the protocol's codec and hooks panic with ends the connection only.
+pub fn serve<P: Protocol, T: Transport>(
     transport: T,
     app: &Prepared<P>,
     limits: &Limits,
-    pushes: &PushBuilder,
-) -> End {
+    pushes: &PushSettings<P::Response>,
+) -> impl Future<Output = End> + use<P, T> {
     let connection = Connection::new(app, pushes.clone());
-    serve_connection(transport, connection, *limits, BytesMut::new()).await
+    serve_connection(transport, connection, *limits, BytesMut::new())
 }
 
 /// Serves a connection by which `received` has come already.
-pub(crate) async fn serve_connection<P: Protocol, T: Transport>(
+pub(crate) fn serve_connection<P: Protocol, T: Transport>(
     transport: T,
     connection: Connection<P>,
     limits: Limits,
     received: BytesMut,
-) -> End {
-    let mut transport = Aborting(transport);
-    connection.0.peer.set(transport.0.peer_addr());
-    connection.app().counters().opened.add(1);
-    let mut core = match catch_unwind(AssertUnwindSafe(|| connection.app().protocol().codec())) {
-        Ok(codec) => Core::new(connection, codec, limits, received),
-        Err(panic) => {
-            let end = End::Panicked { message: text_of(panic) };
-            connection.app().counters().closed[end.reason() as usize].add(1);
-            return end;
-        }
-    };
-    core.connect();
-    let end = core.run(&mut transport.0).await;
-    let end = core.close(&mut transport.0, end).await;
-    core.disconnect(&end);
-    end
+) -> impl Future<Output = End> + use<P, T> {
+    let app = connection.app().clone();
+    let codec = catch_unwind(AssertUnwindSafe(|| app.protocol().codec())).map_err(text_of);
+    // Not moved once it runs: each move would have a place of its own in the task.
+    let mut serving = codec.map(|codec| Serving {
+        core: Core::new(connection, codec, limits, received),
+        transport: Aborting(transport),
+    });
+    async move {
+        app.counters().opened.add(1);
+        let end = match &mut serving {
+            Ok(Serving { core, transport }) => {
+                let transport = &mut transport.0;
+                core.connect(transport.peer_addr());
+                let end = core.run(transport).await;
+                let end = core.close(transport, end).await;
+                core.disconnect(&end);
+                end
+            }
+            Err(message) => End::Panicked { message: std::mem::take(message) },
+        };
+        app.counters().closed[end.reason() as usize].add(1);
+        end
+    }
+}
+
+/// The task's own. The connection is torn down before its transport goes.
+struct Serving<P: Protocol, T: Transport> {
+    core: Core<P>,
+    transport: Aborting<T>,
 }
 
 /// Gives up what a transport has not sent when it is dropped. What had to be sent is flushed before.
@@ -74,8 +91,9 @@ impl<T: Transport> Drop for Aborting<T> {
 }
 
 impl<P: Protocol> Core<P> {
-    fn connect(&mut self) {
+    fn connect(&mut self, peer: Option<SocketAddr>) {
         self.connected = true;
+        self.connection.0.peer.set(peer);
         let hook = || {
             self.connection.session();
             self.protocol(|protocol, connection| protocol.connected(connection));
@@ -126,8 +144,10 @@ impl<P: Protocol> Core<P> {
             if let Poll::Ready(done) = step.as_mut().poll(cx) {
                 return Poll::Ready(Ok(done));
             }
-            if self.connection.phase() == Phase::Dropping {
-                return Poll::Ready(Err(End::ShutDown));
+            match self.connection.phase() {
+                Phase::Open => {}
+                Phase::Draining => self.close_queues(),
+                Phase::Dropping => return Poll::Ready(Err(End::ShutDown)),
             }
             self.connection.register(cx);
             if !waited {
@@ -156,7 +176,8 @@ impl<P: Protocol> Core<P> {
             _ if self.connection.phase() == Phase::Dropping => return end,
             _ => {}
         }
-        let unread = !self.ended && !self.input.is_empty();
+        // Who was too late has had its time.
+        let unread = !self.ended && !self.input.is_empty() && !end.is_timeout();
         self.input = BytesMut::new();
         match self.attend_to(Wait::Write, transport.finish(unread)).await {
             Err(late @ End::WriteTimeout { .. }) => return late,
@@ -169,7 +190,7 @@ impl<P: Protocol> Core<P> {
     /// Receives what nobody will answer, for a while.
     async fn linger<T: Transport>(&mut self, transport: &mut T) {
         self.limits.write_timeout = Some(self.limits.write_timeout.map_or(LINGER, |limit| limit.min(LINGER)));
-        let mut left = self.limits.memory;
+        let mut left = LINGER_BYTES;
         let rest = poll_fn(|cx| {
             loop {
                 match transport.poll_receive(cx) {
@@ -192,7 +213,7 @@ impl<P: Protocol> Core<P> {
         self.current.clear();
         if self.answering {
             self.counters().cancelled.add(1);
-            contain("the end of a command", || self.end_command());
+            contain_hook(|| self.end_command());
         }
     }
 
@@ -206,13 +227,22 @@ impl<P: Protocol> Core<P> {
         self.output.clear();
         self.input.clear();
         self.give_back_buffers();
-        contain("a hook", || self.protocol(|protocol, connection| protocol.disconnected(connection, end)));
-        self.counters().closed[end.reason() as usize].add(1);
+        contain_hook(|| self.protocol(|protocol, connection| protocol.disconnected(connection, end)));
     }
 }
 
 impl<P: Protocol> Drop for Core<P> {
     fn drop(&mut self) {
-        self.disconnect(&End::Stopped);
+        if self.connected {
+            self.disconnect(&End::Stopped);
+            self.counters().closed[EndReason::Stopped as usize].add(1);
+        }
+    }
+}
+
+/// Runs a hook behind which nothing is left to end.
+fn contain_hook(hook: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(hook)) {
+        tracing::error!(panic = text_of(panic), "a hook panicked at the end of its connection; contained");
     }
 }

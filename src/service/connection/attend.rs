@@ -9,6 +9,7 @@ use bytes::BytesMut;
 use tokio_util::codec::{Decoder, Encoder};
 
 use super::attention::{Attention, Source};
+use super::buffers::ROOM;
 use super::deadlines::{Deadlines, Wait};
 use super::response::{Current, Progress};
 use super::{Connection, End, Limits, Phase};
@@ -223,7 +224,7 @@ impl<P: Protocol> Core<P> {
             self.queues = self.connection.take_queues();
         }
         let Some(queues) = &mut self.queues else { return false };
-        let Poll::Ready((_, frame)) = queues.poll_next(cx) else { return false };
+        let Poll::Ready(Some((_, frame))) = queues.poll_next(cx) else { return false };
         self.counters().pushes.add(1);
         self.encode(frame);
         true
@@ -278,7 +279,7 @@ impl<P: Protocol> Core<P> {
             Ok(Some(bytes)) => {
                 self.counters().bytes_in.add(bytes.len() as u64);
                 if self.input.capacity() == 0 {
-                    self.input = self.connection.app().buffers().take();
+                    self.input = self.buffer();
                 }
                 self.input.extend_from_slice(&bytes);
                 self.keep_to_budget();
@@ -385,7 +386,7 @@ impl<P: Protocol> Core<P> {
     fn encode(&mut self, mut frame: P::Response) {
         self.protocol(|protocol, connection| protocol.before_send(&mut frame, connection));
         if self.output.capacity() == 0 {
-            self.output = self.connection.app().buffers().take();
+            self.output = self.buffer();
         }
         self.whole = self.output.len();
         match self.codec.encode(frame, &mut self.output) {
@@ -424,6 +425,15 @@ impl<P: Protocol> Core<P> {
             self.closing = Some(End::OverBudget { needed, limit });
         }
         needed <= limit
+    }
+
+    /// A buffer that others have used before, unless that might be more than this connection may hold.
+    #[inline]
+    fn buffer(&self) -> BytesMut {
+        match self.limits.memory >= 4 * ROOM {
+            true => self.connection.app().buffers().take(),
+            false => BytesMut::new(),
+        }
     }
 
     /// An idle connection holds no buffer.

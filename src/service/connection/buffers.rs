@@ -5,31 +5,33 @@ use std::cell::RefCell;
 
 use bytes::BytesMut;
 
+/// What a buffer has room for at least: what the core's pool receives and the driver sends at one time.
+pub(super) const ROOM: usize = 4096;
 /// The most buffers that are kept, and the largest of them in bytes: half a mebibyte for a core in all.
 const KEPT: usize = 32;
 const LARGEST: usize = 16 * 1024;
-/// The least that is worth keeping.
-const LEAST: usize = 64;
 
 /// The spare buffers of a core.
 #[derive(Default)]
 pub(crate) struct Buffers(RefCell<Vec<BytesMut>>);
 
 impl Buffers {
-    /// An empty buffer, with memory if there was one to spare.
+    /// An empty buffer with room.
     #[inline]
     pub(super) fn take(&self) -> BytesMut {
-        self.0.borrow_mut().pop().unwrap_or_default()
+        let spare = self.0.borrow_mut().pop();
+        spare.unwrap_or_else(|| BytesMut::with_capacity(ROOM))
     }
 
     /// Gives back an empty buffer.
     #[inline]
     pub(super) fn give(&self, mut buffer: BytesMut) {
         buffer.clear();
-        // Frames were cut from its front. One of them that is still alive keeps their room.
-        let has_room = buffer.capacity() >= LEAST || buffer.try_reclaim(LEAST);
+        // Frames were cut from its front, and a codec that reserves while the last of them is alive would allocate. Now
+        // they are gone, unless a handler keeps one, and all of its room with it.
+        let whole = buffer.try_reclaim(ROOM);
         let mut spare = self.0.borrow_mut();
-        if has_room && buffer.capacity() <= LARGEST && spare.len() < KEPT {
+        if whole && buffer.capacity() <= LARGEST && spare.len() < KEPT {
             spare.push(buffer);
         }
     }
@@ -42,17 +44,30 @@ mod tests {
     #[test]
     fn a_buffer_comes_back_empty_and_only_so_many_are_kept() {
         let buffers = Buffers::default();
-        assert_eq!(buffers.take().capacity(), 0);
-        let mut used = BytesMut::with_capacity(100);
-        used.extend_from_slice(b"used");
+        let mut used = buffers.take();
+        used.extend_from_slice(&[b'x'; ROOM]);
+        let frame = used.split_to(ROOM - 1);
+        let place = frame.as_ptr();
+        drop(frame);
         buffers.give(used);
         let again = buffers.take();
-        assert!(again.is_empty() && again.capacity() >= 100);
-        buffers.give(BytesMut::with_capacity(LARGEST + 1));
-        assert_eq!(buffers.take().capacity(), 0, "too large to be kept");
+        assert!(again.is_empty() && again.capacity() >= ROOM && again.as_ptr() == place);
         for _ in 0..2 * KEPT {
-            buffers.give(BytesMut::with_capacity(LEAST));
+            buffers.give(BytesMut::with_capacity(ROOM));
         }
         assert_eq!(buffers.0.borrow().len(), KEPT);
+    }
+
+    #[test]
+    fn a_buffer_that_is_too_large_or_partly_in_use_is_not_kept() {
+        let buffers = Buffers::default();
+        buffers.give(BytesMut::with_capacity(LARGEST + 1));
+        buffers.give(BytesMut::with_capacity(ROOM - 1));
+        let mut used = buffers.take();
+        used.extend_from_slice(b"a frame");
+        let kept = used.split_to(7);
+        buffers.give(used);
+        assert!(buffers.0.borrow().is_empty());
+        drop(kept);
     }
 }

@@ -1,4 +1,90 @@
 //! Connections: one actor each, which attends to shutdown, pushes, responses and requests, in this order.
+//!
+//! A [`Server`](crate::service::Server) serves what it accepts; [`serve`] serves a transport of any kind, in the task that
+//! awaits it. Either gives the connection what [`Limits`] say, ends it with an [`End`], and calls the hooks of its
+//! [`Protocol`]. Handlers and hooks know it as a [`Connection`]: by an argument of that type, they push to it, drain it or
+//! shut it down.
+//!
+//! # One at a time
+//! Requests are answered in order, one at a time, each by one frame, none, or a stream of frames. While a handler runs, pushes
+//! go out between, and so they do between the frames of a stream. While the peer does not read, no stream is polled, no request
+//! begins and nothing is received.
+//!
+//! What goes next is decided before a handler is polled. So what a handler pushes before it gives its response goes out before
+//! that if the handler waits in between, and behind it if it does not.
+//!
+//! # Ends
+//! [`Connection::drain`] lets go out what has begun and what is queued; [`Connection::shut_down`] ends at once. A peer that ends
+//! its side gets all its answers, the one that is being made included, and [`End::Closed`] follows; one that resets has its
+//! handler dropped. What a connection has not delivered of its pushes is dropped, and counted in
+//! [`Counts::pushes_dropped`](crate::service::Counts::pushes_dropped), and from then on handles refuse pushes and give them back.
+//!
+//! # Compared
+//! With tokio and tokio-util one writes a task around a `Framed`, with a `select!` over the frames that come, a channel for what
+//! others send, and a token for the shutdown. This is that task, written once: its order is fixed and bounded, its sends
+//! can be given up, and its requests allocate nothing. Actix' `StreamHandler` on an actor's context handles frames as messages among
+//! others, in order of arrival.
+//!
+//! Never: more than one task for a connection; anything armed for each request.
+//!
+//! # Examples
+//! ```
+//! use std::cell::RefCell;
+//! use std::rc::Rc;
+//!
+//! use corelet::service::app::{Frame, Reply};
+//! use corelet::service::push::PushSettings;
+//! use corelet::service::{App, Connection, End, Limits, serve};
+//! # use std::io;
+//! # use std::task::{Context, Poll};
+//! # use bytes::BytesMut;
+//! # use corelet::runtime::{Cores, Runtime};
+//! # use corelet::service::{Protocol, Transport};
+//! # use tokio_util::codec::LinesCodec;
+//! # struct Said { words: Option<Vec<u8>>, answers: Rc<RefCell<Vec<u8>>> }
+//! # impl Transport for Said {
+//! #     type Received = Vec<u8>;
+//! #     fn poll_receive(&mut self, _: &mut Context<'_>) -> Poll<io::Result<Option<Vec<u8>>>> {
+//! #         Poll::Ready(Ok(self.words.take()))
+//! #     }
+//! #     async fn send(&mut self, bytes: BytesMut) -> (io::Result<()>, BytesMut) {
+//! #         self.answers.borrow_mut().extend_from_slice(&bytes);
+//! #         (Ok(()), bytes)
+//! #     }
+//! #     async fn finish(&mut self, _: bool) -> io::Result<()> { Ok(()) }
+//! # }
+//! # struct Lines;
+//! # impl Protocol for Lines {
+//! #     type Codec = LinesCodec;
+//! #     type Request = String;
+//! #     type Response = String;
+//! #     type Id = String;
+//! #     type Session = ();
+//! #     fn codec(&self) -> LinesCodec { LinesCodec::new_with_max_length(1024) }
+//! #     fn session(&self) {}
+//! #     fn id(&self, line: &String) -> Option<String> { line.split(' ').next().map(str::to_owned) }
+//! # }
+//!
+//! # let runtime = Runtime::builder().cores(Cores::Count(1)).build()?;
+//! # runtime.block_on(|| async {
+//! // `Lines` and `Said` are the examples of `Protocol` and `Transport`.
+//! let app = App::new(Lines)
+//!     .route("echo".into(), async |Frame(line): Frame<String>| Reply(line))
+//!     .route("quit".into(), async |connection: Connection<Lines>| connection.drain())
+//!     .prepare()?;
+//!
+//! let answers = Rc::new(RefCell::new(Vec::new()));
+//! let words = Some(b"echo hello\nquit\necho too late\n".to_vec());
+//! let peer = Said { words, answers: Rc::clone(&answers) };
+//! let end = serve(peer, &app, &Limits::default(), &PushSettings::default()).await;
+//!
+//! assert!(matches!(end, End::ShutDown));
+//! assert_eq!(*answers.borrow(), b"echo hello\n");
+//! assert_eq!(app.counts().requests, 2);
+//! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+//! # })?.map_err(|error| error.to_string())?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod actor;
 mod attend;
@@ -25,7 +111,7 @@ pub use limits::Limits;
 use super::app::Prepared;
 use super::error::BoxError;
 use super::protocol::Protocol;
-use super::push::{PushBuilder, PushHandle, PushQueues};
+use super::push::{PushHandle, PushQueues, PushSettings};
 
 /// Names a connection: of all that this process has served, on whatever core, no other has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,7 +152,7 @@ struct Inner<P: Protocol> {
     phase: Cell<Phase>,
     /// Of the actor, for changes of the phase.
     waker: Cell<Option<Waker>>,
-    settings: PushBuilder,
+    settings: PushSettings<P::Response>,
     /// Made for the first who wants to push: most connections are never pushed to.
     handle: OnceCell<PushHandle<P::Response>>,
     /// On their way to the actor.
@@ -80,7 +166,7 @@ impl<P: Protocol> Clone for Connection<P> {
 }
 
 impl<P: Protocol> Connection<P> {
-    pub(crate) fn new(app: &Prepared<P>, settings: PushBuilder) -> Connection<P> {
+    pub(crate) fn new(app: &Prepared<P>, settings: PushSettings<P::Response>) -> Connection<P> {
         Connection(Rc::new(Inner {
             app: app.clone(),
             id: ConnectionId::next(),
@@ -133,7 +219,7 @@ impl<P: Protocol> Connection<P> {
     /// Handles may be kept: once the connection ends they refuse what is pushed and give it back.
     pub fn push_handle(&self) -> PushHandle<P::Response> {
         let make = || {
-            let (handle, mut queues) = self.0.settings.clone().build();
+            let (handle, mut queues) = self.0.settings.build();
             if self.phase() != Phase::Open {
                 queues.close();
             }

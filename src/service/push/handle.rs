@@ -1,17 +1,12 @@
 //! The sending end of push queues.
 
-use std::any::Any;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::queues::{Queues, Shared, take_place};
-use crate::actor::channel::ChannelKey;
-use crate::actor::kit::Kit;
-use crate::runtime::context;
-use crate::runtime::executor::contain;
-use crate::runtime::local::Local;
-use crate::runtime::mesh::{self, Letter};
+use super::shared::Shared;
+use super::stats::PushStats;
+use crate::runtime::{CoreId, context};
 
 /// Which queue a frame goes into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +15,15 @@ pub enum Priority {
     High,
     /// Behind those of high priority, but never for ever.
     Low,
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Priority::High => "high",
+            Priority::Low => "low",
+        })
+    }
 }
 
 /// A push that was refused, with its frame.
@@ -32,35 +36,94 @@ pub enum PushError<F> {
     /// The connection has ended, or is ending.
     #[error("the connection takes no pushes any more")]
     Closed(F),
+    /// So many frames may not be pushed in so short a time.
+    #[error("the rate of pushes is used up for {retry_after:?}")]
+    Limited {
+        /// The frame.
+        frame: F,
+        /// How long it is until one may be pushed again, if nobody else is faster.
+        retry_after: Duration,
+    },
 }
 
 impl<F> PushError<F> {
     /// The frame.
     pub fn into_inner(self) -> F {
         match self {
-            PushError::Full(frame) | PushError::Closed(frame) => frame,
+            PushError::Full(frame) | PushError::Closed(frame) | PushError::Limited { frame, .. } => frame,
+        }
+    }
+
+    /// The queue has no room.
+    pub fn is_full(&self) -> bool {
+        matches!(self, PushError::Full(_))
+    }
+
+    /// No push will ever succeed again.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, PushError::Closed(_))
+    }
+
+    /// How long it is until one may be pushed again, when it is for the rate that this one may not.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            PushError::Limited { retry_after, .. } => Some(*retry_after),
+            _ => None,
         }
     }
 }
 
 impl<F> fmt::Debug for PushError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PushError::Full(_) => "Full(..)",
-            PushError::Closed(_) => "Closed(..)",
-        })
+        match self {
+            PushError::Full(_) => f.write_str("Full(..)"),
+            PushError::Closed(_) => f.write_str("Closed(..)"),
+            PushError::Limited { retry_after, .. } => {
+                f.debug_struct("Limited").field("retry_after", retry_after).finish_non_exhaustive()
+            }
+        }
     }
 }
 
-/// Pushes frames to one connection, from any core and any thread.
-pub struct PushHandle<F> {
-    shared: Arc<Shared>,
-    frames: PhantomData<fn(F)>,
+/// Pushes frames to one connection, from any core and any thread. Cheap to clone.
+///
+/// A push never waits. On the connection's own core it is a move into the queue: no atomic read-modify-write, no
+/// allocation but the queue's growth. From elsewhere it is a move into a lock-free channel, and the core is told once for all
+/// that comes before it looks.
+///
+/// # Order
+/// Of two frames with one priority, the one whose push had returned before the other's began goes first, whichever
+/// handles and threads they come from.
+///
+/// # Drop
+/// Nothing happens: the queues do not end with their handles.
+pub struct PushHandle<F: 'static> {
+    shared: Arc<Shared<F>>,
 }
 
-impl<F> PushHandle<F> {
-    pub(super) fn new(shared: Arc<Shared>) -> PushHandle<F> {
-        PushHandle { shared, frames: PhantomData }
+impl<F: 'static> PushHandle<F> {
+    pub(super) fn new(shared: Arc<Shared<F>>) -> PushHandle<F> {
+        PushHandle { shared }
+    }
+
+    /// Whether pushes are refused for good. False is only true for the moment.
+    pub fn is_closed(&self) -> bool {
+        self.shared.gate().is_closed()
+    }
+
+    /// How many frames a queue holds at most. What is on its way from another core counts.
+    pub fn capacity(&self, priority: Priority) -> usize {
+        self.shared.lane(priority).places.capacity()
+    }
+
+    /// What has become of the frames so far, whichever handle pushed them.
+    pub fn stats(&self) -> PushStats {
+        self.shared.stats()
+    }
+
+    /// The connection's core.
+    pub fn core(&self) -> CoreId {
+        self.shared.core()
     }
 }
 
@@ -68,7 +131,7 @@ impl<F: Send + 'static> PushHandle<F> {
     /// Pushes with high priority.
     ///
     /// # Errors
-    /// [`PushError`], with the frame.
+    /// As [`push`](PushHandle::push).
     #[inline]
     pub fn high(&self, frame: F) -> Result<(), PushError<F>> {
         self.push(Priority::High, frame)
@@ -77,78 +140,41 @@ impl<F: Send + 'static> PushHandle<F> {
     /// Pushes with low priority.
     ///
     /// # Errors
-    /// [`PushError`], with the frame.
+    /// As [`push`](PushHandle::push).
     #[inline]
     pub fn low(&self, frame: F) -> Result<(), PushError<F>> {
         self.push(Priority::Low, frame)
     }
 
+    /// Pushes without waiting.
+    ///
+    /// Success means that the frame is in the queue, or, if that is full and the [policy](super::WhenFull) says so, that it
+    /// was dropped. A frame that is in the queue is not sent if the connection ends before its turn; it is then a
+    /// [dead letter](super::DeadLetter), and counts as [undelivered](super::QueueStats::undelivered).
+    ///
+    /// # Errors
+    /// Each gives the frame back. [`PushError::Full`] when the queue is full, and [`PushError::Limited`] when the rate is
+    /// used up, which a full queue uses nothing of; [`PushError::Closed`] when the connection takes no pushes any more.
     #[inline]
-    fn push(&self, priority: Priority, frame: F) -> Result<(), PushError<F>> {
-        let frame = take_place(&self.shared, priority, frame)?;
-        if context::with(|local| local.id() == self.shared.core) != Some(true) {
-            let Shared { core, key, .. } = *self.shared;
-            return mesh::post(core, Parcel { key, priority, frame })
-                .map_err(|parcel| PushError::Closed(parcel.frame));
+    pub fn push(&self, priority: Priority, frame: F) -> Result<(), PushError<F>> {
+        match context::with(|local| self.shared.queues(local)).flatten() {
+            Some(queues) => self.shared.push_here(queues, priority, frame),
+            None => self.shared.push_from_elsewhere(priority, frame),
         }
-        match context::with(move |local| self.push_here(local, priority, frame)) {
-            Some(pushed) => pushed,
-            None => unreachable!("the thread is on a core, as it was just now"),
-        }
-    }
-
-    #[inline]
-    fn push_here(&self, local: &Local, priority: Priority, frame: F) -> Result<(), PushError<F>> {
-        let channels = Kit::of(local).channels();
-        let queues =
-            channels.get(self.shared.key).and_then(|queues| (queues as &dyn Any).downcast_ref::<Queues<F>>());
-        let reader = match queues {
-            Some(queues) => queues.push(priority, frame).map_err(PushError::Closed)?,
-            None => return Err(PushError::Closed(frame)),
-        };
-        // Woken only now: a waker may be a user's.
-        drop(channels);
-        if let Some(reader) = reader {
-            reader.wake();
-        }
-        Ok(())
     }
 }
 
-impl<F> Clone for PushHandle<F> {
+impl<F: 'static> Clone for PushHandle<F> {
     fn clone(&self) -> PushHandle<F> {
-        PushHandle { shared: Arc::clone(&self.shared), frames: PhantomData }
+        PushHandle { shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<F> fmt::Debug for PushHandle<F> {
+impl<F: 'static> fmt::Debug for PushHandle<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PushHandle").field("core", &self.shared.core).finish_non_exhaustive()
-    }
-}
-
-/// A push on its way to another core.
-struct Parcel<F> {
-    key: ChannelKey,
-    priority: Priority,
-    frame: F,
-}
-
-impl<F: Send + 'static> Letter for Parcel<F> {
-    fn open(self: Box<Self>) {
-        let Parcel { key, priority, frame } = *self;
-        let local = context::current();
-        let kit = Kit::of(&local);
-        let queues = kit.channel(key);
-        let pushed =
-            match queues.as_deref().and_then(|queues| (queues as &dyn Any).downcast_ref::<Queues<F>>()) {
-                Some(queues) => queues.push(priority, frame),
-                None => Err(frame),
-            };
-        match pushed {
-            Ok(Some(reader)) => reader.wake(),
-            Ok(None) => {}
-            Err(frame) => contain("a push that came too late", || drop(frame)),
-        }
+        f.debug_struct("PushHandle")
+            .field("core", &self.core())
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
     }
 }

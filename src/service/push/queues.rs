@@ -1,119 +1,45 @@
-//! The two queues of one connection, on its core.
+//! The receiving end of push queues, on their core.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
-use super::builder::PushBuilder;
-use super::handle::{Priority, PushError, PushHandle};
-use crate::actor::channel::{AnyQueue, ChannelKey, Ends};
-use crate::actor::kit::Kit;
+use super::builder::PushSettings;
+use super::handle::{Priority, PushHandle};
+use super::shared::{Queues, Shared};
+use super::stats::PushStats;
+use crate::runtime::context;
 use crate::runtime::local::Local;
-use crate::runtime::{CoreId, context};
 
-/// What handles everywhere know of the queues.
-pub(super) struct Shared {
-    pub(super) core: CoreId,
-    pub(super) key: ChannelKey,
-    pub(super) high: Ends,
-    pub(super) low: Ends,
-}
-
-impl Shared {
-    #[inline]
-    pub(super) fn ends(&self, priority: Priority) -> &Ends {
-        match priority {
-            Priority::High => &self.high,
-            Priority::Low => &self.low,
-        }
-    }
-}
-
-pub(super) struct Queues<F> {
-    high: RefCell<VecDeque<F>>,
-    low: RefCell<VecDeque<F>>,
-    reader: Cell<Option<Waker>>,
-    closed: Cell<bool>,
-    /// Frames of high priority that have gone out since the last of low priority.
-    streak: Cell<usize>,
-    high_before_low: usize,
-}
-
-impl<F: 'static> AnyQueue for Queues<F> {
-    fn depth(&self) -> usize {
-        self.high.borrow().len() + self.low.borrow().len()
-    }
-
-    fn abandon(&self, _life: usize) -> Option<Waker> {
-        None
-    }
-
-    fn core_ended(&self) {
-        self.closed.set(true);
-        let frames = (self.high.take(), self.low.take());
-        drop(frames);
-    }
-}
-
-impl<F> Queues<F> {
-    /// The place for it has been taken.
-    #[inline]
-    pub(super) fn push(&self, priority: Priority, frame: F) -> Result<Option<Waker>, F> {
-        if self.closed.get() {
-            return Err(frame);
-        }
-        let lane = match priority {
-            Priority::High => &self.high,
-            Priority::Low => &self.low,
-        };
-        lane.borrow_mut().push_back(frame);
-        Ok(self.reader.take())
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<(Priority, F)> {
-        let (mut high, mut low) = (self.high.borrow_mut(), self.low.borrow_mut());
-        let lows_turn = self.streak.get() >= self.high_before_low && !low.is_empty();
-        if !lows_turn && let Some(frame) = high.pop_front() {
-            self.streak.set(self.streak.get() + 1);
-            return Some((Priority::High, frame));
-        }
-        self.streak.set(0);
-        low.pop_front().map(|frame| (Priority::Low, frame))
-    }
-}
-
-/// The receiving end: what a connection's actor takes its pushes from.
+/// The receiving end: what a connection's actor takes its pushes from. It stays on its core, and is read by one task at a
+/// time.
 ///
 /// # Drop
-/// Closes the queues. What is in them is dropped; handles hear of it with their next push.
+/// Closes the queues. What is in them goes to the dead-letter queue, if there is one, and counts as
+/// [undelivered](super::QueueStats::undelivered); so does what is still on its way from other cores.
 pub struct PushQueues<F: 'static> {
-    queues: Rc<Queues<F>>,
-    shared: Arc<Shared>,
+    shared: Arc<Shared<F>>,
     local: Rc<Local>,
 }
 
 impl<F: 'static> PushQueues<F> {
-    pub(super) fn new(settings: &PushBuilder) -> PushQueues<F> {
+    #[track_caller]
+    pub(super) fn new(settings: &PushSettings<F>) -> PushQueues<F> {
         let local = context::current();
-        let queues = Rc::new(Queues {
-            high: RefCell::default(),
-            low: RefCell::default(),
-            reader: Cell::new(None),
-            closed: Cell::new(false),
-            streak: Cell::new(0),
-            high_before_low: settings.high_before_low,
-        });
-        let key = Kit::of(&local).enter_channel(Rc::clone(&queues) as Rc<dyn AnyQueue>);
-        let shared = Arc::new(Shared {
-            core: local.id(),
-            key,
-            high: Ends::new(settings.high, 0, false),
-            low: Ends::new(settings.low, 0, false),
-        });
-        PushQueues { queues, shared, local }
+        // Not every frame can be sent to another thread; the handles of one that cannot stay here.
+        #[allow(clippy::arc_with_non_send_sync)]
+        let shared = Arc::new(Shared::new(&local, settings));
+        PushQueues { shared, local }
+    }
+
+    #[inline]
+    fn queues(&self) -> &Queues<F> {
+        match self.shared.queues(&self.local) {
+            Some(queues) => queues,
+            None => unreachable!("they were made on this core"),
+        }
     }
 
     /// A handle that pushes into these queues.
@@ -124,64 +50,99 @@ impl<F: 'static> PushQueues<F> {
     /// The next frame, if there is one.
     #[inline]
     pub fn try_next(&mut self) -> Option<(Priority, F)> {
-        let (priority, frame) = self.queues.pop()?;
-        self.shared.ends(priority).free_place();
-        Some((priority, frame))
+        let queues = self.queues();
+        if !self.shared.gate().is_quiet() {
+            self.shared.arrive(queues);
+        }
+        let next = self.shared.pop(queues);
+        match next {
+            Some(_) => context::count_received(),
+            None => self.shared.rest(queues),
+        }
+        next
     }
 
-    /// The next frame, waited for.
+    /// The next frame, waited for; none when the queues were [closed](PushQueues::close) and everything has been taken.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a frame is taken when the future is ready, never before.
+    pub fn recv(&mut self) -> impl Future<Output = Option<(Priority, F)>> + '_ {
+        poll_fn(|cx| self.poll_next(cx))
+    }
+
+    /// As [`recv`](PushQueues::recv), for futures written by hand. Takes of the task's cooperative budget; when that is
+    /// spent, the task is woken and the frame stays for its next poll.
     #[inline]
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<(Priority, F)> {
-        if !self.is_empty() {
-            if !context::may_receive() {
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            if let Some(next) = self.try_next() {
-                return Poll::Ready(next);
-            }
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Priority, F)>> {
+        let queues = self.queues();
+        if !self.shared.gate().is_quiet() {
+            self.shared.arrive(queues);
         }
-        let kept = self.queues.reader.take().filter(|kept| kept.will_wake(cx.waker()));
-        self.queues.reader.set(Some(kept.unwrap_or_else(|| cx.waker().clone())));
+        if queues.is_empty() {
+            return self.poll_empty(cx);
+        }
+        if !context::may_receive() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(self.shared.pop(queues))
+    }
+
+    fn poll_empty(&self, cx: &mut Context<'_>) -> Poll<Option<(Priority, F)>> {
+        if self.shared.gate().is_closed() {
+            return Poll::Ready(None);
+        }
+        let queues = self.queues();
+        self.shared.rest(queues);
+        let kept = queues.reader.take().filter(|kept| kept.will_wake(cx.waker()));
+        queues.reader.set(Some(kept.unwrap_or_else(|| cx.waker().clone())));
         Poll::Pending
     }
 
-    /// How many frames are queued.
-    pub fn len(&self) -> usize {
-        self.queues.depth()
-    }
-
-    /// Whether nothing is queued.
+    /// Whether nothing is queued, or known to be on its way.
     pub fn is_empty(&self) -> bool {
-        self.queues.depth() == 0
+        !self.shared.gate().is_raised() && self.queues().is_empty()
     }
 
-    /// Refuses further pushes; what is queued stays.
+    /// How many frames are queued. What is on its way from another core has its place already, but does not count here.
+    pub fn len(&self) -> usize {
+        self.queues().len()
+    }
+
+    /// What has become of the frames so far.
+    pub fn stats(&self) -> PushStats {
+        self.shared.stats()
+    }
+
+    /// Refuses further pushes; what is queued stays. A frame that another core is pushing at this very moment is queued, or
+    /// a dead letter.
     pub fn close(&mut self) {
-        self.queues.closed.set(true);
-        self.shared.high.close();
-        self.shared.low.close();
+        let queues = self.queues();
+        if !self.shared.gate().is_closed() {
+            self.shared.gate().close();
+        }
+        self.shared.arrive(queues);
+    }
+
+    /// Closes the queues and gives what is in them, in the order in which it would have been sent. What is not taken is
+    /// still there afterwards.
+    pub fn drain(&mut self) -> impl Iterator<Item = (Priority, F)> + '_ {
+        self.close();
+        std::iter::from_fn(|| self.try_next())
     }
 }
 
 impl<F: 'static> Drop for PushQueues<F> {
     fn drop(&mut self) {
-        self.close();
-        Kit::of(&self.local).remove_channel(self.shared.key);
-        drop(self.queues.reader.take());
-        let frames = (self.queues.high.take(), self.queues.low.take());
-        drop(frames);
+        self.shared.end(self.queues());
     }
 }
 
-/// The error for a place that was not there.
-pub(super) fn take_place<F>(shared: &Shared, priority: Priority, frame: F) -> Result<F, PushError<F>> {
-    let ends = shared.ends(priority);
-    if ends.is_closed() {
-        return Err(PushError::Closed(frame));
+impl<F: 'static> fmt::Debug for PushQueues<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PushQueues")
+            .field("len", &self.len())
+            .field("closed", &self.shared.gate().is_closed())
+            .finish()
     }
-    if !ends.take_place() {
-        return Err(PushError::Full(frame));
-    }
-    Ok(frame)
 }

@@ -5,6 +5,7 @@
 use std::future::{pending, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_channel::oneshot;
@@ -21,10 +22,13 @@ use crate::actor::{self, Arm, select};
 use crate::net::{DetachedStream, TcpStream};
 use crate::runtime::{JoinHandle, context, now, sleep_until, spawn};
 use crate::service::connection::ConnectionId;
+use crate::service::metrics::{self, CoreMetrics};
 use crate::service::protocol::Protocol;
 
 /// How long connections that are to end now may take for it before their tasks are stopped.
 const GRACE: Duration = Duration::from_secs(1);
+/// How often the figures are published, with the feature `metrics`.
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 
 /// What a server's handle says to its cores, and cores to each other.
 pub(super) enum Command {
@@ -62,10 +66,12 @@ pub(super) fn start<P: Protocol>(
 ) -> Result<(Vec<Address>, Sender<Command>), StartError> {
     let core = context::current().id();
     let (doors, addresses) = accept::open(&settings, core, number)?;
+    let metrics = CoreMetrics::new(&addresses[0].to_string(), core);
     let app = (settings.factory)().map_err(|source| StartError::Prepare { core, source })?;
     let share = Share::new(core, number, app, settings, gate);
     let (commands, receiver) = channel::unbounded();
-    let keeper = Keeper { share, closed: doors, open: Vec::new(), ending: None };
+    let publish_at = metrics::ENABLED.then(now);
+    let keeper = Keeper { share, closed: doors, open: Vec::new(), ending: None, metrics, publish_at };
     spawn(keeper.keep(receiver)).detach();
     Ok((addresses, commands))
 }
@@ -77,6 +83,8 @@ struct Keeper<P: Protocol> {
     /// The tasks that accept.
     open: Vec<JoinHandle<()>>,
     ending: Option<Ending>,
+    metrics: CoreMetrics,
+    publish_at: Option<Instant>,
 }
 
 /// The end, from the first word of it.
@@ -107,6 +115,7 @@ impl<P: Protocol> Keeper<P> {
             if let Some(ending) = &mut self.ending
                 && self.share.open() == 0
             {
+                self.metrics.publish(&self.share.stats());
                 return ending.finish();
             }
             match self.next(inbox.as_deref_mut()).await {
@@ -116,12 +125,12 @@ impl<P: Protocol> Keeper<P> {
                 // It was detached.
                 Arm::First(None) => inbox = None,
                 Arm::Second(()) => {}
-                Arm::Third(()) => self.next_stage(),
+                Arm::Third(()) => self.tick(),
             }
         }
     }
 
-    /// A command, or the end of the last connection if that is waited for, or of its time.
+    /// A command, or the end of the last connection if that is waited for, or the time for something.
     async fn next(&self, inbox: Option<&mut Receiver<Command>>) -> Arm<Option<Command>, (), ()> {
         let command = async {
             match inbox {
@@ -129,15 +138,26 @@ impl<P: Protocol> Keeper<P> {
                 None => pending().await,
             }
         };
-        let Some(ending) = &self.ending else { return Arm::First(command.await) };
-        let emptied = poll_fn(|cx| self.share.poll_empty(cx));
-        let time = async {
-            match ending.at {
-                Some(time) => sleep_until(time).await,
-                None => pending().await,
-            }
-        };
-        select((command, emptied, time)).await
+        let emptied = poll_fn(|cx| match &self.ending {
+            Some(_) => self.share.poll_empty(cx),
+            None => Poll::Pending,
+        });
+        let ending_at = self.ending.as_ref().and_then(|ending| ending.at);
+        match [ending_at, self.publish_at].into_iter().flatten().min() {
+            Some(time) => select((command, emptied, sleep_until(time))).await,
+            None => select((command, emptied, pending())).await,
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = now();
+        if self.publish_at.is_some_and(|time| time <= now) {
+            self.metrics.publish(&self.share.stats());
+            self.publish_at = Some(now + PUBLISH_EVERY);
+        }
+        if self.ending.as_ref().and_then(|ending| ending.at).is_some_and(|time| time <= now) {
+            self.next_stage();
+        }
     }
 
     async fn obey(&mut self, command: Command) {

@@ -10,7 +10,7 @@ use crate::service::app::Prepared;
 use crate::service::connection::Limits;
 use crate::service::error::PrepareError;
 use crate::service::protocol::Protocol;
-use crate::service::push::PushBuilder;
+use crate::service::push::PushSettings;
 
 /// What becomes of a connection for which there is no place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) struct Settings<P: Protocol> {
     pub(super) addresses: Vec<Bind>,
     pub(super) listener: ListenerOptions,
     pub(super) limits: Limits,
-    pub(super) pushes: PushBuilder,
+    pub(super) pushes: PushSettings<P::Response>,
     pub(super) when_full: WhenFull,
     pub(super) refusal: Arc<[u8]>,
     pub(super) preamble: Option<Arc<dyn ErasedPreamble<P>>>,

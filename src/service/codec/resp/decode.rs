@@ -72,9 +72,9 @@ impl RespCodec {
         self
     }
 
-    /// Accepts values made of at most `values`, arrays counted, at all depths together; 4096 by default.
+    /// Accepts values made of at most `values`, arrays counted, at all depths together; 4096 by default, and at least 1.
     pub fn max_items(mut self, values: usize) -> RespCodec {
-        self.max_items = values;
+        self.max_items = values.max(1);
         self
     }
 

@@ -24,6 +24,8 @@ use tokio::net::TcpStream;
 pub struct Actix;
 
 impl Kit for Actix {
+    type Runtime = Current;
+
     fn run<T, F>(main: impl FnOnce() -> F + Send + 'static) -> Result<T>
     where
         T: Send + 'static,

@@ -5,6 +5,7 @@ use super::memory::{Input, Memory, Sink};
 use super::stopwatch::Stopwatch;
 use crate::meter::{Meter, Throughput};
 use crate::rtt::MESSAGE;
+use crate::runtimes::{Runtime, in_task};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use std::future::Future;
@@ -19,12 +20,17 @@ pub const QUEUED: u16 = 1000;
 /// Places in a push queue.
 pub const PLACES: usize = QUEUED as usize / 2;
 
-/// Runs something as a task of the library's runtime on the calling thread.
+/// How a library runs something as a task on the calling thread.
 pub trait Kit: Send + 'static {
+    type Runtime: Runtime;
+
     fn run<T, F>(main: impl FnOnce() -> F + Send + 'static) -> Result<T>
     where
         T: Send + 'static,
-        F: Future<Output = T> + 'static;
+        F: Future<Output = T> + 'static,
+    {
+        Self::Runtime::run(move || in_task::<Self::Runtime, _>(main()))
+    }
 }
 
 /// Pushes frames to one connection.

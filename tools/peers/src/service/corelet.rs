@@ -5,30 +5,23 @@ use super::cases::{Connects, Kit, PLACES, Passes, Pusher, Queues, Serves, pass};
 use super::frames::{self, ROUTES, answer, answer_raw};
 use super::memory::Memory;
 use crate::runtimes::corelet::{Corelet as Core, core};
-use crate::runtimes::{Runtime as _, in_task};
 use anyhow::{Context as _, Result, anyhow, bail};
 use bytes::{Bytes, BytesMut};
 use corelet::net::{ListenerOptions, TcpListener, TcpStream};
 use corelet::runtime::{handle, spawn};
 use corelet::service::app::{Frame, Incoming, Middleware, Next, Outcome, Reply};
-use corelet::service::push::{PushBuilder, PushHandle, PushQueues};
+use corelet::service::push::{PushBuilder, PushHandle, PushQueues, PushSettings};
 use corelet::service::{App, Connection, End, Limits, Prepared, Protocol, Server, serve};
 use futures::channel::oneshot;
 use std::cell::RefCell;
-use std::future::{Future, pending, poll_fn};
+use std::future::{pending, poll_fn};
 use std::net::Ipv4Addr;
 use tokio_util::codec::LengthDelimitedCodec;
 
 pub struct Corelet;
 
 impl Kit for Corelet {
-    fn run<T, F>(main: impl FnOnce() -> F + Send + 'static) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + 'static,
-    {
-        Core::run(move || in_task::<Core, _>(main()))
-    }
+    type Runtime = Core;
 }
 
 /// Frames by their first bytes.
@@ -88,7 +81,7 @@ impl Connects for Corelet {
     async fn connect(transport: Memory) -> Result<impl Pusher> {
         let (pusher, connected) = oneshot::channel();
         let app = App::new(Frames { pusher: Some(pusher).into(), queues: false }).prepare()?;
-        let pushes = PushBuilder::default().high_capacity(PLACES).low_capacity(PLACES);
+        let pushes = PushBuilder::default().high_capacity(PLACES).low_capacity(PLACES).validate()?;
         spawn(async move { serve(transport, &app, &Limits::default(), &pushes).await }).detach();
         connected.await.map(Handle).context("the connection has ended")
     }
@@ -120,7 +113,7 @@ impl Serves for Corelet {
     }
 
     async fn serve(app: &Self::App, transport: Memory) -> Result<()> {
-        match serve(transport, app, &Limits::default(), &PushBuilder::default()).await {
+        match serve(transport, app, &Limits::default(), &PushSettings::default()).await {
             End::Closed => Ok(()),
             end => bail!("a connection ended because {end}"),
         }
@@ -135,12 +128,13 @@ impl Queues for Corelet {
     type Ends = (PushHandle<u64>, PushQueues<u64>);
 
     fn queues() -> Self::Ends {
-        PushBuilder::default().build()
+        PushSettings::default().build()
     }
 
     #[inline]
     fn push((handle, _): &mut Self::Ends, high: bool, number: u64) -> Result<()> {
-        Ok(if high { handle.high(number)? } else { handle.low(number)? })
+        let pushed = if high { handle.high(number) } else { handle.low(number) };
+        Ok(pushed?)
     }
 
     #[inline]
@@ -153,7 +147,7 @@ impl Queues for Corelet {
 pub fn serve_echoes(announce: Announce) -> Result<()> {
     core(|builder| builder)?.block_on(async move {
         let server = Server::new(|| App::new(Frames::default()).fallback(echo));
-        let server = server.start((Ipv4Addr::LOCALHOST, 0).into(), &handle()).await?;
+        let server = server.bind((Ipv4Addr::LOCALHOST, 0).into()).start(&handle()).await?;
         announce(server.local_addr())?;
         pending().await
     })?

@@ -8,14 +8,13 @@ use super::Announce;
 use super::cases::{Connects, Kit, PLACES, Passes, Pusher, Queues, Serves, pass};
 use super::frames::{self, ROUTES, answer, first};
 use super::memory::Memory;
+use crate::runtimes::Runtime as _;
 use crate::runtimes::tokio::Tokio as Current;
-use crate::runtimes::{Runtime as _, in_task};
 use anyhow::{Context as _, Result};
 use bytes::{Bytes, BytesMut};
 use futures::{SinkExt, StreamExt as _};
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::future::Future;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -30,13 +29,7 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt as _, service_fn};
 pub struct Tokio;
 
 impl Kit for Tokio {
-    fn run<T, F>(main: impl FnOnce() -> F + Send + 'static) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + 'static,
-    {
-        Current::run(move || in_task::<Current, _>(main()))
-    }
+    type Runtime = Current;
 }
 
 /// How a connection's task sends what is queued.
@@ -118,13 +111,7 @@ impl Connects for Tokio {
 pub struct TokioEach;
 
 impl Kit for TokioEach {
-    fn run<T, F>(main: impl FnOnce() -> F + Send + 'static) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + 'static,
-    {
-        <Tokio as Kit>::run(main)
-    }
+    type Runtime = Current;
 }
 
 impl Connects for TokioEach {
@@ -216,7 +203,8 @@ impl Queues for Tokio {
 
     #[inline]
     fn push((pushes, _): &mut Self::Ends, high: bool, number: u64) -> Result<()> {
-        Ok(if high { pushes.high.try_send(number)? } else { pushes.low.try_send(number)? })
+        let queue = if high { &pushes.high } else { &pushes.low };
+        Ok(queue.try_send(number)?)
     }
 
     #[inline]
@@ -234,13 +222,7 @@ impl Queues for Tokio {
 pub struct TokioMpsc;
 
 impl Kit for TokioMpsc {
-    fn run<T, F>(main: impl FnOnce() -> F + Send + 'static) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + 'static,
-    {
-        <Tokio as Kit>::run(main)
-    }
+    type Runtime = Current;
 }
 
 impl Queues for TokioMpsc {

@@ -6,7 +6,7 @@ use crate::runtimes::{Runtime as _, tokio::Tokio};
 use crate::xcore::{Answers, Mode, pair, round_trips};
 use anyhow::{Context as _, Result, ensure};
 use corelet::runtime::{Cores, Runtime, spawn};
-use corelet::service::push::PushBuilder;
+use corelet::service::push::{PushBuilder, PushHandle};
 use futures::channel::oneshot;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -59,7 +59,7 @@ impl Received {
     fn add(&mut self, number: u64) -> Option<u64> {
         self.sum += number;
         self.count += 1;
-        if self.count % WINDOW != 0 {
+        if !self.count.is_multiple_of(WINDOW) {
             return None;
         }
         self.answers.one();
@@ -80,16 +80,17 @@ pub fn corelet(mode: Mode, slice: Duration) -> Result<Outcome> {
     let builder = Runtime::builder().cores(Cores::Count(2)).pinned(false).busy_poll(busy_poll);
     let (_, mut guests) = builder.build_guests().context("cannot build corelet")?;
     let (there, here) = (guests.pop().context("two cores")?, guests.pop().context("two cores")?);
-    let queues = || PushBuilder::default().high_capacity(WINDOW as usize).build::<u64>();
+    let settings = PushBuilder::<u64>::new().high_capacity(WINDOW as usize).validate()?;
+    let (settings_there, settings_here) = (settings.clone(), settings);
     let (there_is, handle_there) = oneshot::channel();
-    let (here_is, handle_here) = oneshot::channel();
+    let (here_is, handle_here) = oneshot::channel::<PushHandle<u64>>();
     let (over, ended) = oneshot::channel::<()>();
     let latency = pair(
         move || {
             there
                 .start()?
                 .block_on(async move {
-                    let (handle, mut pushed) = queues();
+                    let (handle, mut pushed) = settings_there.build();
                     // The other side may have ended early; this one ends as well, then.
                     let _ = there_is.send(handle);
                     let received = Rc::new(RefCell::new(Received::new()));
@@ -97,10 +98,10 @@ pub fn corelet(mode: Mode, slice: Duration) -> Result<Outcome> {
                     spawn(async move {
                         let Ok(back) = handle_here.await else { return };
                         loop {
-                            let (_, number) = poll_fn(|cx| pushed.poll_next(cx)).await;
+                            let Some((_, number)) = pushed.recv().await else { return };
                             let sum = adding.borrow_mut().add(number);
                             if let Some(sum) = sum
-                                && corelet::service::push::PushHandle::high(&back, sum).is_err()
+                                && back.high(sum).is_err()
                             {
                                 return;
                             }
@@ -114,7 +115,7 @@ pub fn corelet(mode: Mode, slice: Duration) -> Result<Outcome> {
         },
         move || {
             here.start()?.block_on(async move {
-                let (handle, mut back) = queues();
+                let (handle, mut back) = settings_here.build();
                 let there = handle_there.await.context("the other core did not start")?;
                 let _ = here_is.send(handle);
                 let (meter, mut numbers, mut began) =
@@ -123,7 +124,8 @@ pub fn corelet(mode: Mode, slice: Duration) -> Result<Outcome> {
                     for number in numbers.window() {
                         there.high(number)?;
                     }
-                    numbers.check(poll_fn(|cx| back.poll_next(cx)).await.1)?;
+                    let (_, sum) = back.recv().await.context("the queues are closed")?;
+                    numbers.check(sum)?;
                     match meter.lap(began) {
                         Some(next) => began = next,
                         None => break,

@@ -10,7 +10,8 @@ use std::num::ParseIntError;
 
 use corelet::runtime::yield_now;
 use corelet::service::app::{
-    Correlation, Data, Extract, Frame, Frames, Incoming, Message, Parsed, PeerAddr, Reply, Response, Session, Streamed,
+    Correlation, Data, Extract, Frame, Frames, Incoming, Message, Parsed, PeerAddr, Reply, Response, Session,
+    Streamed,
 };
 use corelet::service::push::{Priority, PushHandle};
 use corelet::service::{App, Connection, Rejection, RequestError};

@@ -104,12 +104,14 @@ fn connections<S: connection::Subject>(bench: &mut Bench) {
 fn pushes<S: push::Subject>(bench: &mut Bench) {
     for (name, priority) in [("high", Priority::High), ("low", Priority::Low)] {
         let label = Label::new("push", format!("draining/{name}"), S::NAME, S::REFERENCE);
-        push_and_take(bench, label, priority, || S::new(CAPACITY));
+        push_and_take::<S>(bench, label, priority, false);
     }
+    let label = Label::new("push", "limited/low", S::NAME, S::REFERENCE);
+    push_and_take::<S>(bench, label, Priority::Low, true);
     let mut core = core(Duration::ZERO);
     let (subject, counts) = core
         .block_on(async {
-            let subject = S::new(CAPACITY);
+            let subject = S::new(false);
             let counts = push::count_refused(&subject, Priority::Low, COUNTED);
             (Rc::new(subject), counts)
         })
@@ -123,15 +125,10 @@ fn pushes<S: push::Subject>(bench: &mut Bench) {
     core.block_on(async move { drop(subject) }).unwrap();
 }
 
-fn push_and_take<S: push::Subject>(
-    bench: &mut Bench,
-    label: Label,
-    priority: Priority,
-    make: impl FnOnce() -> S + 'static,
-) {
+fn push_and_take<S: push::Subject>(bench: &mut Bench, label: Label, priority: Priority, limited: bool) {
     let mut core = core(Duration::ZERO);
     let counted = async move {
-        let mut subject = make();
+        let mut subject = S::new(limited);
         let counts = push::count_draining(&mut subject, priority, COUNTED);
         (subject, counts)
     };

@@ -162,7 +162,8 @@ fn connections_are_listed_and_ended_one_by_one() {
         let listed = server.connections().await;
         assert_eq!(listed.len(), 4);
         let actors = soon(actor::snapshot()).await;
-        let labels = |label: &str| actors.actors().filter(|actor| actor.label.as_deref() == Some(label)).count();
+        let labels =
+            |label: &str| actors.actors().filter(|actor| actor.label.as_deref() == Some(label)).count();
         assert_eq!((labels("server"), labels("acceptor")), (2, 2));
         let shown = |pid| actors.actors().any(|actor| actor.pid == pid);
         assert!(listed.iter().all(|connection| shown(connection.actor)), "as `corelet top` shows them");

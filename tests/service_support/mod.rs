@@ -159,7 +159,13 @@ impl Protocol for Lines {
     }
 
     fn failed(&self, error: &RequestError, connection: &Connection<Lines>) -> Verdict<String> {
-        Verdict { reply: Some(error.to_string()), close: connection.session().get() == 99 }
+        let reply = match error {
+            RequestError::Panicked { message, .. } => format!("panicked: {message}"),
+            RequestError::TimedOut { after } => format!("late: {after:?}"),
+            RequestError::UnknownRoute { id } => format!("no {id}"),
+            _ => "failed".to_owned(),
+        };
+        Verdict { reply: Some(reply), close: connection.session().get() == 99 }
     }
 
     fn disconnected(&self, _: &Connection<Lines>, end: &End) {

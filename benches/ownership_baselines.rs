@@ -182,7 +182,8 @@ fn startups<S: startup::Subject>(bench: &mut Bench) {
     bench.time(label, "connect, a request, its reply, close", 1, counts, |times| connect(&mut core, times).0);
     let row = bench.rows.last_mut().unwrap();
     if row.spread.is_some() {
-        row.latency = Some(connect(&mut core, (bench.latency / 20).max(1)).1);
+        let latency = connect(&mut core, (bench.latency / 20).max(1)).1;
+        row.latency = Some(("a connection, from connect to reply, as its client sees it", latency));
     }
     core.block_on(async move { drop(place) }).unwrap();
 }
@@ -238,7 +239,7 @@ fn contended_pools<S: pool::Subject>(bench: &mut Bench, policy: &str, fairness: 
     let row = bench.rows.last_mut().unwrap();
     if row.spread.is_some() {
         let measured = pool::latency_contended::<S>(SLOTS, fairness, bench.latency);
-        row.latency = Some(core.block_on(measured).unwrap());
+        row.latency = Some(("an acquire", core.block_on(measured).unwrap()));
     }
 }
 

@@ -96,6 +96,8 @@ fn by_rank(sorted: &[u64], percentile: f64) -> u64 {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn percentiles_are_those_of_the_recorded_times(mut times in prop::collection::vec(1_u64..10_000_000_000, 1..400)) {
         let mut latency = Latency::new();
@@ -213,7 +215,7 @@ fn a_row_says_what_was_measured_and_nothing_that_was_not() {
             operation: "acquire and release",
             counts: Some(counts),
             spread: Some(Spread { median: 2.0, least: 1.0, greatest: 3.0 }),
-            latency: Some(latency),
+            latency: Some(("an acquire", latency)),
         },
         Row {
             label: Label::new("pool", "phase", "actor", false),
@@ -235,6 +237,7 @@ fn a_row_says_what_was_measured_and_nothing_that_was_not() {
         row["counts"],
         json!({ "operations": 1000, "allocations": 5, "counters": { "tasks_spawned": 2000 } })
     );
+    assert_eq!(row["latency_ns"]["of"], "an acquire");
     assert_eq!(row["latency_ns"]["percentiles"][0], json!([50.0, 100]));
     for absent in ["ns_per_op", "counts", "latency_ns"] {
         assert_eq!(parsed[2][absent], Value::Null, "{absent}");

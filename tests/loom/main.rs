@@ -1,5 +1,6 @@
 //! Every order in which the sleep protocol of a core can go, checked by loom, and the hand-over of permits on top of it;
-//! every order in which credits can change hands; and every order in which the ends of a channel can come and go.
+//! every order in which credits can change hands; every order in which the ends of a channel can come and go; and every order
+//! in which frames can be pushed to queues that their core reads, or closes.
 //!
 //! Run by `RUSTFLAGS="--cfg loom" cargo test --release --test loom`.
 //!
@@ -21,7 +22,14 @@ mod ledger;
 #[path = "../../src/actor/channel/ends.rs"]
 mod ends;
 
+#[path = "../../src/service/push/gate.rs"]
+mod gate;
+
+#[path = "../../src/service/push/places.rs"]
+mod places;
+
 mod channels;
 mod credits;
 mod doorbell;
 mod permits;
+mod pushes;

@@ -369,7 +369,7 @@ fn the_last_answer_reaches_a_peer_that_has_sent_more() {
     on_cores(1, async |_, _| {
         let OverSocket { mut client, task, .. } = over_socket(timeless()).await;
         // A close with something unread would take the answer back.
-        let more = "echo too much\n".repeat(10_000);
+        let more = "echo too much\n".repeat(100_000);
         send(&mut client, &format!("drain\n{more}")).await;
         let mut got = Vec::new();
         // Nor is there a reset, only the end.

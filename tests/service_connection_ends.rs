@@ -92,6 +92,12 @@ fn a_drained_connection_sends_what_has_begun_and_takes_no_more() {
             };
             assert_eq!(wire.got(), wanted, "{stage:?}");
             assert!(wire.is_closed(), "{stage:?}: it was seen off");
+            // What came too late for an idle one had not come when it ended.
+            assert_eq!(
+                wire.is_told(),
+                stage != Stage::Idle,
+                "{stage:?}: what is unread is received to the peer's end"
+            );
             let task = corelet::runtime::spawn(async { End::Closed });
             let served = Served { wire, log, app, task, door: served.door };
             assert_eq!((served.app.counts().cancelled, served.app.counts().pushes_dropped), (0, 0));

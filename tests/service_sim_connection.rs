@@ -155,6 +155,25 @@ fn a_request_that_takes_too_long_fails_on_time_and_the_next_has_its_own() {
 }
 
 #[test]
+fn a_request_that_was_answered_in_time_is_not_late_afterwards() {
+    for_each_seed(async |_| {
+        let limits = Limits { request_timeout: Some(5 * SECOND), ..Limits::default() };
+        let (mut client, task, log, door, app) = connected(limits).await;
+        send(&mut client, "wait\n").await;
+        sleep(3 * SECOND).await;
+        assert!(log.has("waiting"));
+        door.open();
+        assert_eq!(read_lines(&mut client, 1).await, "waited\n");
+        sleep(20 * SECOND).await;
+        send(&mut client, "echo still here\n").await;
+        assert_eq!(read_lines(&mut client, 1).await, "echo still here\n");
+        assert_eq!(app.counts().timed_out, 0);
+        drop(client);
+        assert!(task.await.is_ok());
+    });
+}
+
+#[test]
 fn whenever_it_is_drained_each_request_is_answered_whole_or_not_at_all() {
     for_each_seed(async |seed| {
         let (mut client, task, log, _, app) = connected(Limits::default()).await;

@@ -301,6 +301,7 @@ struct State {
     received: usize,
     wakers: Vec<Waker>,
     closed: bool,
+    told: bool,
     aborted: bool,
 }
 
@@ -357,6 +358,11 @@ impl Wire {
 
     pub fn is_closed(&self) -> bool {
         self.0.borrow().closed
+    }
+
+    /// Whether the peer was told the end by itself.
+    pub fn is_told(&self) -> bool {
+        self.0.borrow().told
     }
 
     pub fn is_aborted(&self) -> bool {
@@ -421,6 +427,7 @@ impl Transport for Far {
             state.closed = true;
             // A peer that is told the end closes too.
             state.ended |= end;
+            state.told |= end;
             Poll::Ready(Ok(()))
         })
         .await

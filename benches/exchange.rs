@@ -1,4 +1,6 @@
-//! What a request of 64 bytes and its reply cost over loopback, each through a lease of its own.
+//! What a request of 64 bytes and its reply cost over loopback, each through a lease of its own. With the feature `framed`
+//! also what it costs if a codec makes and reads the bytes: short rounds of both take turns, and
+//! the difference is printed.
 //!
 //! The server is corelet's too, on the other core. It is measured along, so a figure shows whether a change helps, not
 //! where corelet stands; for that `tools/peers` has a server that is the same for everyone.
@@ -62,6 +64,8 @@ async fn echo(mut stream: TcpStream) {
 struct World {
     handle: Rc<Handle<TcpConnector>>,
     core: Core,
+    #[cfg_attr(not(feature = "framed"), allow(dead_code))]
+    address: SocketAddr,
     _server: Runtime,
 }
 
@@ -77,7 +81,7 @@ impl World {
             warm(&handle, connections).await;
             Rc::new(handle)
         };
-        World { handle: core.block_on(opened).unwrap(), core, _server: server }
+        World { handle: core.block_on(opened).unwrap(), core, address, _server: server }
     }
 }
 
@@ -117,5 +121,85 @@ fn exchange(criterion: &mut Criterion) {
     }
 }
 
-criterion_group! { name = benches; config = settings(); targets = exchange }
+#[cfg(feature = "framed")]
+mod framed {
+    use bytes::Bytes;
+    use corelet::pool::FramedConnector;
+    use criterion::Bencher;
+    use tokio_util::codec::LengthDelimitedCodec;
+
+    use super::*;
+
+    /// Of this length are the frames, with four bytes in front.
+    const FRAME: usize = MESSAGE - 4;
+    /// Exchanges of one kind before it is the other's turn.
+    const ROUND: u64 = 10;
+
+    type Framed = FramedConnector<TcpConnector, fn() -> LengthDelimitedCodec>;
+
+    async fn calls(handle: Rc<Handle<Framed>>, left: Rc<Countdown>) {
+        let frame = Bytes::from_static(&[7; FRAME]);
+        while left.take() {
+            let mut lease = handle.acquire().await.unwrap();
+            let reply = lease.call(frame.clone()).await.unwrap();
+            assert_eq!(reply.len(), FRAME);
+        }
+    }
+
+    pub fn beside_raw(criterion: &mut Criterion) {
+        let (mut raw_rounds, mut framed_rounds) = (Vec::new(), Vec::new());
+        criterion.bench_function(
+            "exchange/64_bytes/sleeping/framed_beside_raw",
+            |bencher: &mut Bencher<'_>| {
+                let mut world = World::new(1, Duration::ZERO);
+                let address = world.address;
+                let framed =
+                    FramedConnector::new(TcpConnector::new(address), LengthDelimitedCodec::new as fn() -> _);
+                let pool = Pool::builder(framed).slots_per_core(1).build(world.core.runtime()).unwrap();
+                let framed = async move {
+                    let handle = Rc::new(pool.handle());
+                    drop(handle.acquire().await.unwrap());
+                    handle
+                };
+                let framed = world.core.block_on(framed).unwrap();
+                bencher.iter_custom(|operations| {
+                    let mut total = Duration::ZERO;
+                    let mut left = operations;
+                    while left > 0 {
+                        let round = left.min(ROUND);
+                        left -= round;
+                        let (handle, countdown) = (Rc::clone(&world.handle), Countdown::new(round));
+                        let raw = world.core.block_on(time_tasks([exchanges(handle, countdown)])).unwrap();
+                        let (handle, countdown) = (Rc::clone(&framed), Countdown::new(round));
+                        let called = world.core.block_on(time_tasks([calls(handle, countdown)])).unwrap();
+                        if round == ROUND {
+                            raw_rounds.push(raw.as_nanos() as f64 / round as f64);
+                            framed_rounds.push(called.as_nanos() as f64 / round as f64);
+                        }
+                        total += called;
+                    }
+                    total
+                });
+            },
+        );
+        let at = |rounds: &mut Vec<f64>, part: f64| {
+            rounds.sort_by(f64::total_cmp);
+            rounds.get((rounds.len() as f64 * part) as usize).copied().unwrap_or(f64::NAN)
+        };
+        for (what, part) in [("median", 0.5), ("quickest tenth", 0.1)] {
+            let (framed, raw) = (at(&mut framed_rounds, part), at(&mut raw_rounds, part));
+            let difference = framed - raw;
+            println!(
+                "{what} of the rounds: framed {framed:.0} ns, raw {raw:.0} ns, framed minus raw {difference:.0} ns"
+            );
+        }
+    }
+}
+
+#[cfg(not(feature = "framed"))]
+mod framed {
+    pub fn beside_raw(_: &mut criterion::Criterion) {}
+}
+
+criterion_group! { name = benches; config = settings(); targets = exchange, framed::beside_raw }
 criterion_main!(benches);

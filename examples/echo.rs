@@ -5,12 +5,13 @@
 //! ```
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use corelet::net::TcpStream;
 use corelet::runtime::{Cores, Runtime, handle};
-use corelet::service::app::{Frame, Reply};
-use corelet::service::{App, Protocol, Server};
-use tokio_util::codec::LinesCodec;
+use corelet::service::app::Frame;
+use corelet::service::codec::{self, LinesCodec};
+use corelet::service::{App, BoxError, Protocol, Server};
 
 struct Lines;
 
@@ -22,7 +23,7 @@ impl Protocol for Lines {
     type Session = ();
 
     fn codec(&self) -> LinesCodec {
-        LinesCodec::new_with_max_length(1024)
+        codec::lines()
     }
 
     fn session(&self) {}
@@ -32,23 +33,26 @@ impl Protocol for Lines {
     }
 }
 
-async fn echo(Frame(line): Frame<String>) -> Reply<String> {
-    Reply(line)
+async fn echo(Frame(line): Frame<String>) -> String {
+    line
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let runtime = Runtime::builder().cores(Cores::All).build()?;
-    runtime.block_on(|| async {
-        let server = Server::new(|| App::new(Lines).route((), echo));
-        let server = server.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).start(&handle()).await?;
+async fn serve() -> Result<(), BoxError> {
+    let server = Server::new(|| App::new(Lines).route((), echo));
+    let server = server.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).start(&handle()).await?;
 
-        let mut client = TcpStream::connect(server.local_addr()).await?;
-        client.write_all("hello\nthere\n").await.0?;
-        let (read, echoed) = client.read_exact(Vec::with_capacity(12), 12).await;
-        read?;
-        assert_eq!(echoed, b"hello\nthere\n");
-        println!("{} echoes", server.local_addr());
-        server.stop();
-        Ok(())
-    })?
+    let mut client = TcpStream::connect(server.local_addr()).await?;
+    client.write_all("hello\nthere\n").await.0?;
+    let (read, echoed) = client.read_exact(Vec::with_capacity(12), 12).await;
+    read?;
+    assert_eq!(echoed, b"hello\nthere\n");
+
+    let drained = server.drain(Duration::from_secs(5)).await?;
+    assert_eq!((drained.connections, client.receive().await?.is_none()), (1, true));
+    println!("hello was echoed, and the client was seen off");
+    Ok(())
+}
+
+fn main() -> Result<(), BoxError> {
+    Runtime::builder().cores(Cores::All).build()?.block_on(serve)?
 }

@@ -193,7 +193,7 @@
 //! |---|---|---|
 //! | `pool` | yes | the module `pool` |
 //! | `service` | yes | the module `service` |
-//! | `metrics` | no | the pool's figures for the `metrics` facade; their names are in [`pool::METRICS`]; includes `pool` |
+//! | `metrics` | no | the figures of pools and servers for the `metrics` facade; their names are in [`pool::METRICS`] and [`service::METRICS`]; includes `pool` |
 //! | `framed` | no | in `pool`: connections that speak in frames of a `tokio-util` codec, and sockets that several leases share, in turn or pipelined; includes `pool` |
 //! | `observer` | no | `observer`: a Unix socket by which `corelet top` looks into the running process |
 //! | `cycles` | no | counts the CPU's ticks that each task uses, for [`actor::ActorInfo::cycles`] |

@@ -17,6 +17,9 @@ pub(crate) enum Rank {
     /// What the shards of a pool, or the pools of an upstream, have in common.
     #[cfg_attr(not(feature = "pool"), allow(dead_code))]
     Pool,
+    /// Who waits for a place in a server.
+    #[cfg_attr(not(feature = "service"), allow(dead_code))]
+    Server,
     /// Which core ids of the process are in use. Last, because a drop may give one back.
     Cores,
 }

@@ -26,7 +26,7 @@ fn pipelined_requests_are_answered_in_order_and_a_half_closed_peer_gets_all() {
     on_cores(1, async |_, _| {
         let (got, served, end) = converse("echo a\nstream 3\nnone\nfail\necho b\necho unfini").await;
         assert!(matches!(end, End::Closed), "{end:?}");
-        assert_eq!(got, "echo a\n0\n1\n2\nend\nthe handler failed\necho b\necho unfini\n");
+        assert_eq!(got, "echo a\n0\n1\n2\nend\nfailed\necho b\necho unfini\n");
         let counts = served.app.counts();
         assert_eq!((counts.requests, counts.failed, counts.frames_out), (6, 1, 8));
         assert_eq!((counts.opened, counts.open(), counts.cancelled), (1, 0, 0));
@@ -68,8 +68,8 @@ fn a_reset_while_a_handler_runs_cancels_it() {
 fn every_frame_of_a_response_carries_its_correlation() {
     on_cores(1, async |_, _| {
         let (got, _, _) = converse("stream 2 #7\necho #8\nfail #9\nbreak #10\nnope #11\n").await;
-        let wanted = "0 #7\n1 #7\nend #7\necho #8 #8\nthe handler failed #9\none #10\nthe handler failed #10\n\
-                      there is no route \"nope\" #11\n";
+        let wanted = "0 #7\n1 #7\nend #7\necho #8 #8\nfailed #9\none #10\nfailed #10\n\
+                      no \"nope\" #11\n";
         assert_eq!(got, wanted);
     });
 }
@@ -78,11 +78,11 @@ fn every_frame_of_a_response_carries_its_correlation() {
 fn an_error_in_mid_stream_is_answered_in_place_of_the_rest() {
     on_cores(1, async |_, _| {
         let (got, served, end) = converse("break\necho on\n").await;
-        assert_eq!(got, "one\nthe handler failed\necho on\n");
+        assert_eq!(got, "one\nfailed\necho on\n");
         assert!(matches!(end, End::Closed));
         assert_eq!(served.log.count("ended"), 2);
         let (got, _, end) = converse("session 99\nbreak\necho on\n").await;
-        assert_eq!(got, "one\nthe handler failed\n", "the protocol has the connection end");
+        assert_eq!(got, "one\nfailed\n", "the protocol has the connection end");
         assert!(matches!(end, End::RequestFailed));
     });
 }
@@ -91,8 +91,8 @@ fn an_error_in_mid_stream_is_answered_in_place_of_the_rest() {
 fn a_panic_in_a_handler_or_its_stream_ends_the_request_only() {
     on_cores(1, async |_, _| {
         let (got, served, end) = converse("panic\nstreampanic\nstreamdrop\nPANIC-ID\necho on\n").await;
-        let wanted = "the handler panicked: on purpose\n0\n1\nthe handler panicked: in the stream\n0\n1\n\
-                      the handler panicked: dropped on purpose\nthe handler panicked: the route panics on purpose\n\
+        let wanted = "panicked: on purpose\n0\n1\npanicked: in the stream\n0\n1\n\
+                      panicked: dropped on purpose\npanicked: the route panics on purpose\n\
                       echo on\n";
         assert_eq!(got, wanted);
         assert!(matches!(end, End::Closed));

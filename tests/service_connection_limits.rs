@@ -188,7 +188,7 @@ fn a_handler_that_takes_too_long_fails_its_request_only() {
         let OverSocket { mut client, task, log, app, .. } = over_socket(limits).await;
         send(&mut client, "wait\necho next\nstream 3\n").await;
         client.shutdown(std::net::Shutdown::Write).await.unwrap();
-        let wanted = format!("the handler did not answer within {SHORT:?}\necho next\n0\n1\n2\nend\n");
+        let wanted = format!("late: {SHORT:?}\necho next\n0\n1\n2\nend\n");
         assert_eq!(read_all(&mut client).await, wanted);
         assert!(matches!(soon(task).await, Ok(End::Closed)));
         assert!(log.has("dropped"), "the handler is gone");

@@ -277,7 +277,7 @@ fn frames_for_queues_that_leaked_with_their_core_are_dead_letters() {
         drop(home);
         let again = runtime(1);
         let on_another_life = handle.clone();
-        again.block_on(move || async move { drop(on_another_life.high(1)) }).unwrap();
+        again.block_on(move || async move { on_another_life.high(1) }).unwrap().unwrap();
         drop((again, other));
         block_until(|| handle.is_closed());
         assert_eq!(handle.high(2), Err(PushError::Closed(2)));

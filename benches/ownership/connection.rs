@@ -187,11 +187,16 @@ impl<S: Subject> World<S> {
         let watch = Stopwatch::default();
         let hooks = Scenario { root: S::root(), source, cancel };
         let protocol = Numeric { hooks, routes: 1, watch: watch.clone() };
-        let app =
-            App::new(protocol).route(0, async |Incoming(number): Incoming<u64>| Reply(number)).prepare();
-        let app = app.unwrap_or_else(|error| panic!("{error}"));
+        let app = App::new(protocol)
+            .route(0, async |Incoming(number): Incoming<u64>| Reply(number))
+            .prepare()
+            .expect("there is one route");
         let places = FRAMES as usize / 2;
-        let pushes = PushBuilder::default().high_capacity(places).low_capacity(places).validate().unwrap();
+        let pushes = PushBuilder::default()
+            .high_capacity(places)
+            .low_capacity(places)
+            .validate()
+            .expect("the capacities are good");
         let sent = Sent::with_room(FRAMES);
         World { app, limits: Limits::default(), pushes, watch, sent, source, cancel }
     }

@@ -7,6 +7,7 @@ use crate::common::alloc;
 /// What a number in the results counts. Each has the name of the thing itself, never of what it is taken to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Counter {
+    ApplicationsPrepared,
     CapacityWaits,
     FactoryCalls,
     FramesQueued,
@@ -19,7 +20,8 @@ pub enum Counter {
 }
 
 impl Counter {
-    pub const ALL: [Counter; 9] = [
+    pub const ALL: [Counter; 10] = [
+        Counter::ApplicationsPrepared,
         Counter::CapacityWaits,
         Counter::FactoryCalls,
         Counter::FramesQueued,
@@ -33,6 +35,7 @@ impl Counter {
 
     pub fn name(self) -> &'static str {
         match self {
+            Counter::ApplicationsPrepared => "applications_prepared",
             Counter::CapacityWaits => "capacity_waits",
             Counter::FactoryCalls => "factory_calls",
             Counter::FramesQueued => "frames_queued",
@@ -48,17 +51,18 @@ impl Counter {
     /// What it counts, and where the number is read.
     pub fn meaning(self) -> &'static str {
         match self {
+            Counter::ApplicationsPrepared => {
+                "applications put together, by `corelet::service::app::preparations`"
+            }
             Counter::CapacityWaits => {
                 "acquires that were admitted and not granted at once, by the pool's own count"
             }
             Counter::FactoryCalls => "calls of the function that makes the application, counted inside it",
             Counter::FramesQueued => "frames put into push queues, or requests put before the connection",
             Counter::FramesSent => "frames that the connection's transport was given to send",
-            Counter::LiveTasks => {
-                "tasks that have not ended, by the core's statistics, beyond those before the scenario"
-            }
+            Counter::LiveTasks => "tasks that have not ended, by the core's statistics, beyond those before",
             Counter::MiddlewareTransformations => {
-                "times that a middleware was put around a route, by the prepared application's own count"
+                "times that a middleware was put around a route, by `corelet::service::app::preparations`"
             }
             Counter::PushesRefused => "pushes that gave their frame back because the queue was full",
             Counter::SchedulerSpawns => "scheduler tasks ever started, by the pool's own count",

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -184,8 +185,9 @@ pub fn requests(count: u64) -> Bytes {
 impl Transport for Memory {
     type Received = Bytes;
 
-    async fn receive(&mut self) -> io::Result<Option<Bytes>> {
-        Ok(self.incoming.take().filter(|bytes| !bytes.is_empty()))
+    #[inline]
+    fn poll_receive(&mut self, _: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        Poll::Ready(Ok(self.incoming.take().filter(|bytes| !bytes.is_empty())))
     }
 
     async fn send(&mut self, bytes: BytesMut) -> (io::Result<()>, BytesMut) {
@@ -195,5 +197,7 @@ impl Transport for Memory {
         (Ok(()), bytes)
     }
 
-    async fn close(self) {}
+    async fn finish(&mut self, _: bool) -> io::Result<()> {
+        Ok(())
+    }
 }

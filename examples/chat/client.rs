@@ -6,24 +6,32 @@ use std::ops::DerefMut;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use corelet::net::Stream;
+use corelet::net::{Stream, TcpStream, UnixStream};
 use corelet::runtime::timeout;
-use tokio_util::codec::{Decoder, LinesCodec};
+use corelet::service::codec::{self, LinesCodec};
+use corelet::service::server::Address;
+use tokio_util::codec::Decoder;
 
 /// How long a line may be waited for. All of them are sure to come, so this only bounds a hang.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub struct Client<S> {
-    stream: S,
+pub struct Client {
+    stream: Box<dyn DerefMut<Target = Stream>>,
     codec: LinesCodec,
     received: BytesMut,
     /// Came before the answer that was waited for.
     before: VecDeque<String>,
 }
 
-impl<S: DerefMut<Target = Stream>> Client<S> {
-    pub fn new(stream: S) -> Client<S> {
-        Client { stream, codec: LinesCodec::new(), received: BytesMut::new(), before: VecDeque::new() }
+impl Client {
+    pub async fn connect(address: &Address) -> io::Result<Client> {
+        let stream: Box<dyn DerefMut<Target = Stream>> = match address {
+            Address::Tcp(address) => Box::new(TcpStream::connect(*address).await?),
+            Address::Unix(path) => Box::new(UnixStream::connect(path).await?),
+            other => return Err(io::Error::other(format!("{other} is no address that is known here"))),
+        };
+        let (codec, received, before) = (codec::lines(), BytesMut::new(), VecDeque::new());
+        Ok(Client { stream, codec, received, before })
     }
 
     pub async fn send(&mut self, line: &str) -> io::Result<()> {

@@ -4,7 +4,7 @@
 //! cargo run --release --example chat
 //! ```
 //!
-//! A room is an actor; connections give it handles to push by, and it watches them, so that who leaves is gone. Words of the house
+//! One room is joined over TCP, the other over a Unix socket. A room is an actor; connections give it handles to push by, and it watches them, so that who leaves is gone. Words of the house
 //! go by the queues of high priority. The program brings its own members and checks that
 //!
 //! - everybody in a room gets every message, in one order, the same for all;
@@ -24,15 +24,16 @@ mod service;
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use corelet::actor::server;
-use corelet::net::TcpStream;
 use corelet::runtime::{CoreId, Cores, Runtime, RuntimeHandle, handle, spawn, yield_now};
 use corelet::service::Server;
 use corelet::service::push::PushBuilder;
+use corelet::service::server::Address;
 
 use client::Client;
-use room::{Answer, Ask, HISTORY, Room, Tell};
+use room::{Answer, Ask, HISTORY, Room};
 use service::Rooms;
 
 /// Members of each room, and what each of them says.
@@ -40,6 +41,9 @@ const MEMBERS: u64 = 8;
 const MESSAGES: u64 = 50;
 /// What the one who does not listen may have waiting: less than is said before anybody looks.
 const UNREAD: usize = 64;
+
+/// How long the end may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -52,18 +56,20 @@ fn main() -> Result<(), Failure> {
 async fn chat(cores: Vec<CoreId>) -> Result<(), Failure> {
     let rooms = open_rooms(&cores).await?;
     let served = rooms.clone();
+    let file = std::env::temp_dir().join(format!("corelet-chat-{}", std::process::id()));
     let server = Server::new(move || service::app(served.clone()))
         .pushes(PushBuilder::default().low_capacity(UNREAD).validate()?)
         .bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+        .bind_unix(&file)
         .start(&handle())
         .await?;
-    let address = server.local_addr();
+    let [tcp, unix] = server.addresses() else { return Err("two were asked for".into()) };
 
     let mut members = Vec::new();
-    for (room, core) in ["red", "blue"].into_iter().zip(&cores) {
+    for ((room, core), address) in ["red", "blue"].into_iter().zip(&cores).zip([tcp, unix]) {
         for number in 0..MEMBERS {
-            let joined = handle().spawn_on(*core, move || talk(address, room, number))?;
-            members.push((room, joined));
+            let address = address.clone();
+            members.push((room, handle().spawn_on(*core, move || talk(address, room, number))?));
         }
     }
     let mut heard: Vec<(&str, Vec<String>)> = Vec::new();
@@ -72,14 +78,21 @@ async fn chat(cores: Vec<CoreId>) -> Result<(), Failure> {
     }
     check(&heard);
 
-    overtaking(address).await?;
-    deafness(address, &rooms).await?;
+    overtaking(unix).await?;
+    deafness(unix, &rooms).await?;
 
-    let mut last = Client::new(TcpStream::connect(address).await?);
+    // The end: a word of the house, and what had been said before that arrives, too.
+    let mut last = Client::connect(tcp).await?;
     last.join("red", "last").await?;
-    rooms["red"].cast(Tell::Notice("good night".into())).map_err(|_| "the room is closed")?;
+    last.send("is it late?").await?;
+    assert!(last.message().await?.ends_with(" last: is it late?"));
+    let noticed = rooms["red"].call(Ask::Notice("good night".into())).await?;
+    assert!(matches!(noticed, Answer::Number(_)));
+    let drained = server.drain(PATIENCE).await?;
+    assert!(drained.connections >= 1);
     while last.line().await?.ok_or("nobody said good night")? != "* good night" {}
-    server.stop();
+    assert_eq!(last.line().await?, None);
+    assert!(!file.exists());
     println!("{} messages went to each of {MEMBERS} members in {} rooms", MEMBERS * MESSAGES, rooms.len());
     Ok(())
 }
@@ -97,9 +110,9 @@ async fn open_rooms(cores: &[CoreId]) -> Result<Rooms, Failure> {
 
 /// One member's evening: it speaks, hears what everybody says, and speaks again, so that nobody falls behind by more than a
 /// queue has room for. Gives all that it has heard.
-async fn talk(address: SocketAddr, room: &'static str, number: u64) -> Result<Vec<String>, Failure> {
+async fn talk(address: Address, room: &'static str, number: u64) -> Result<Vec<String>, Failure> {
     let name = format!("member-{number}");
-    let mut client = Client::new(TcpStream::connect(address).await?);
+    let mut client = Client::connect(&address).await?;
     let mut there = client.join(room, &name).await?;
     // Nobody speaks before all are there.
     while there < MEMBERS {
@@ -133,8 +146,8 @@ fn check(heard: &[(&str, Vec<String>)]) {
 }
 
 /// The history is pushed message by message, and then the word of the house, which arrives first.
-async fn overtaking(address: SocketAddr) -> Result<(), Failure> {
-    let mut late = Client::new(TcpStream::connect(address).await?);
+async fn overtaking(address: &Address) -> Result<(), Failure> {
+    let mut late = Client::connect(address).await?;
     late.join("blue", "late").await?;
     late.send("/history").await?;
     let mut lines = Vec::new();
@@ -154,10 +167,10 @@ async fn overtaking(address: SocketAddr) -> Result<(), Failure> {
 }
 
 /// One does not read, while another talks on until the first has missed something; then it reads, and hears of that.
-async fn deafness(address: SocketAddr, rooms: &Rooms) -> Result<(), Failure> {
-    let mut deaf = Client::new(TcpStream::connect(address).await?);
+async fn deafness(address: &Address, rooms: &Rooms) -> Result<(), Failure> {
+    let mut deaf = Client::connect(address).await?;
     deaf.join("red", "deaf").await?;
-    let mut talker = Client::new(TcpStream::connect(address).await?);
+    let mut talker = Client::connect(address).await?;
     talker.join("red", "talker").await?;
     let text = "x".repeat(4096);
     let missed = loop {

@@ -14,6 +14,8 @@ pub const HISTORY: usize = 32;
 pub enum Ask {
     /// To be told from now on what is said, until the connection ends. The answer is how many are there then.
     Join { connection: Pid, name: String, pushes: PushHandle<String> },
+    /// To have the house say something, which overtakes what is said. The answer is how many are there.
+    Notice(String),
     /// How many messages did not reach somebody.
     Missed,
     /// The latest messages.
@@ -25,13 +27,9 @@ pub enum Answer {
     Lines(Vec<String>),
 }
 
-pub enum Tell {
-    Say {
-        connection: Pid,
-        text: String,
-    },
-    /// A word of the house, which overtakes what is said.
-    Notice(String),
+pub struct Say {
+    pub connection: Pid,
+    pub text: String,
 }
 
 #[derive(Default)]
@@ -89,7 +87,7 @@ impl Room {
 impl Server for Room {
     type Call = Ask;
     type Reply = Answer;
-    type Cast = Tell;
+    type Cast = Say;
     type Info = Infallible;
 
     async fn handle_call(&mut self, ask: Ask, reply: Reply<Answer>, ctx: &Context<Self>) {
@@ -101,16 +99,17 @@ impl Server for Room {
                 self.members.insert(connection, Member { name, pushes, missed: 0 });
                 Answer::Number(self.members.len() as u64)
             }
+            Ask::Notice(text) => {
+                self.notice(&text);
+                Answer::Number(self.members.len() as u64)
+            }
             Ask::Missed => Answer::Number(self.missed),
             Ask::History => Answer::Lines(self.history.iter().cloned().collect()),
         });
     }
 
-    async fn handle_cast(&mut self, tell: Tell, _: &Context<Self>) {
-        match tell {
-            Tell::Say { connection, text } => self.say(connection, &text),
-            Tell::Notice(text) => self.notice(&text),
-        }
+    async fn handle_cast(&mut self, Say { connection, text }: Say, _: &Context<Self>) {
+        self.say(connection, &text);
     }
 
     async fn handle_down(&mut self, down: Down, _: &Context<Self>) {

@@ -13,23 +13,18 @@ use std::collections::HashMap;
 
 use corelet::actor::server::ServerRef;
 use corelet::actor::{self, Pid};
-use corelet::service::app::{Data, Frame, Reply};
-use corelet::service::{App, BoxError, Connection, PrepareError, Prepared, Protocol, RequestError, Verdict};
-use tokio_util::codec::LinesCodec;
+use corelet::service::app::{Data, Frame};
+use corelet::service::codec::{self, LinesCodec};
+use corelet::service::{App, BoxError, Connection, Protocol, RequestError, Verdict};
 
-use crate::room::{Answer, Ask, Room, Tell};
+use crate::room::{Answer, Ask, Room, Say};
 
 /// The rooms there are.
 pub type Rooms = HashMap<&'static str, ServerRef<Room>>;
 
 /// The application, to be made on the core that serves it.
-pub fn app(rooms: Rooms) -> Result<Prepared<Chat>, PrepareError> {
-    App::new(Chat)
-        .data(rooms)
-        .route(Verb::Join, join)
-        .route(Verb::History, history)
-        .route(Verb::Say, say)
-        .prepare()
+pub fn app(rooms: Rooms) -> App<Chat> {
+    App::new(Chat).data(rooms).route(Verb::Join, join).route(Verb::History, history).route(Verb::Say, say)
 }
 
 pub struct Chat;
@@ -50,7 +45,7 @@ impl Protocol for Chat {
     type Session = RefCell<Option<Seat>>;
 
     fn codec(&self) -> LinesCodec {
-        LinesCodec::new_with_max_length(8192)
+        codec::lines()
     }
 
     fn session(&self) -> RefCell<Option<Seat>> {
@@ -84,11 +79,7 @@ pub struct Seat {
 
 type Client = Connection<Chat>;
 
-async fn join(
-    Frame(line): Frame<String>,
-    client: Client,
-    rooms: Data<Rooms>,
-) -> Result<Reply<String>, BoxError> {
+async fn join(Frame(line): Frame<String>, client: Client, rooms: Data<Rooms>) -> Result<String, BoxError> {
     let mut words = line.split(' ').skip(1);
     let (Some(room), Some(name)) = (words.next(), words.next()) else {
         return Err("a room and a name".into());
@@ -101,17 +92,17 @@ async fn join(
     let ask = Ask::Join { connection, name: name.into(), pushes: client.push_handle() };
     let Answer::Number(there) = room.call(ask).await? else { unreachable!("a join is answered by a number") };
     *client.session().borrow_mut() = Some(Seat { room, connection });
-    Ok(Reply(format!("+ {there}")))
+    Ok(format!("+ {there}"))
 }
 
 async fn say(Frame(text): Frame<String>, client: Client) -> Result<(), BoxError> {
     let seat = seat(&client)?;
-    let told = seat.room.cast(Tell::Say { connection: seat.connection, text });
+    let told = seat.room.cast(Say { connection: seat.connection, text });
     told.map_err(|_| "the room is closed".into())
 }
 
 /// The word of high priority goes before the messages, though it is pushed last.
-async fn history(client: Client) -> Result<Reply<String>, BoxError> {
+async fn history(client: Client) -> Result<String, BoxError> {
     let seat = seat(&client)?;
     let Answer::Lines(lines) = seat.room.call(Ask::History).await? else {
         unreachable!("the history is lines");
@@ -122,7 +113,7 @@ async fn history(client: Client) -> Result<Reply<String>, BoxError> {
         pushes.low(line).map_err(|_| "there is too much of it")?;
     }
     pushes.high("* this is what was said".into()).map_err(|_| "you do not listen")?;
-    Ok(Reply(format!("+ {count}")))
+    Ok(format!("+ {count}"))
 }
 
 fn seat(client: &Client) -> Result<Seat, BoxError> {

@@ -13,11 +13,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use corelet::actor;
 use corelet::pool::{Pool, TcpConnector};
 use corelet::runtime::CoreId;
-use corelet::service::app::{Extract, Incoming, Reply};
+use corelet::service::app::{Extract, Incoming};
 use corelet::service::codec::{ByteLinesCodec, Value};
-use corelet::service::{
-    App, Connection, End, PrepareError, Prepared, Protocol, Rejection, RequestError, Verdict,
-};
+use corelet::service::{App, Connection, End, Protocol, Rejection, RequestError, Verdict};
 
 use crate::session::{Failure, Session};
 
@@ -27,7 +25,7 @@ pub const MAX_VALUE: usize = 64 * 1024;
 pub const MAX_LINE: usize = MAX_VALUE + 1024;
 
 /// The application, to be made on the core that serves it. Its sessions lease from the shards of `shards` in turn.
-pub fn app(pool: &Pool<TcpConnector>, shards: Vec<CoreId>) -> Result<Prepared<Front>, PrepareError> {
+pub fn app(pool: &Pool<TcpConnector>, shards: Vec<CoreId>) -> App<Front> {
     App::new(Front { pool: pool.clone(), shards })
         .route(Command::Ping, async |Words([]): Words<0>, client| ask(client, &[b"PING"]).await)
         .route(Command::Get, async |Words([key]): Words<1>, client| ask(client, &[b"GET", &key]).await)
@@ -35,11 +33,10 @@ pub fn app(pool: &Pool<TcpConnector>, shards: Vec<CoreId>) -> Result<Prepared<Fr
             ask(client, &[b"SET", &key, &value]).await
         })
         .route(Command::Del, async |Words([key]): Words<1>, client| ask(client, &[b"DEL", &key]).await)
-        .prepare()
 }
 
-async fn ask(client: Connection<Front>, command: &[&[u8]]) -> Result<Reply<Bytes>, Failure> {
-    client.session().ask(command).await.map(|reply| Reply(render(reply)))
+async fn ask(client: Connection<Front>, command: &[&[u8]]) -> Result<Bytes, Failure> {
+    client.session().ask(command).await.map(render)
 }
 
 /// The protocol. One value of it serves all clients of a core.
@@ -124,12 +121,16 @@ pub struct Words<const N: usize>(pub [Bytes; N]);
 
 impl<const N: usize> Words<N> {
     pub fn parse(line: &Bytes) -> Result<Words<N>, BadRequest> {
-        let words: Vec<Bytes> =
-            line.splitn(3, |byte| *byte == b' ').skip(1).map(|word| line.slice_ref(word)).collect();
+        let mut rest = line.splitn(3, |byte| *byte == b' ').skip(1);
+        let mut words = [const { Bytes::new() }; N];
+        for word in &mut words {
+            *word = line.slice_ref(rest.next().ok_or(BadRequest::Syntax)?);
+        }
         match &words[..] {
+            _ if rest.next().is_some() => Err(BadRequest::Syntax),
             [key, ..] if key.is_empty() => Err(BadRequest::Syntax),
             [_, value] if value.len() > MAX_VALUE => Err(BadRequest::LongValue),
-            _ => words.try_into().map(Words).map_err(|_| BadRequest::Syntax),
+            _ => Ok(Words(words)),
         }
     }
 }

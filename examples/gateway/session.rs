@@ -34,7 +34,8 @@ pub struct Session {
     /// shard are forwarded there, and the connection comes over for the length of the lease.
     handles: Vec<Handle<TcpConnector>>,
     turn: Cell<usize>,
-    wire: Cell<Wire>,
+    /// Taken out for the length of an exchange; one that ends early leaves nothing behind.
+    wire: Cell<Option<Box<Wire>>>,
 }
 
 impl Session {
@@ -52,10 +53,10 @@ impl Session {
         // Whatever ends this early, an error, the time-out or the client's end, leaves the connection in an unknown
         // state. The lease knows, and closes it instead of giving it to the next request, which would otherwise read
         // this one's late reply.
-        let mut wire = self.wire.take();
+        let mut wire = self.wire.take().unwrap_or_default();
         let exchange = lease.exchange(async |stream| wire.exchange(stream, command).await);
         let reply = timeout(EXCHANGE_LIMIT, exchange).await??;
-        self.wire.set(wire);
+        self.wire.set(Some(wire));
         Ok(reply)
     }
 }

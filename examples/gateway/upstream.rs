@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use corelet::runtime::{Cores, Runtime, interval, spawn};
-use corelet::service::app::{Data, Frame, Reply};
+use corelet::service::app::{Data, Frame};
 use corelet::service::codec::{RespCodec, Value};
-use corelet::service::{App, Connection, Limits, PrepareError, Prepared, Protocol, Server, ServerHandle};
+use corelet::service::{App, Connection, Limits, Protocol, Server, ServerHandle};
 
 use crate::error::GatewayError;
 use crate::front::MAX_LINE;
@@ -48,13 +48,13 @@ impl Upstream {
     }
 }
 
-fn app(kill_every: Option<Duration>) -> Result<Prepared<Resp>, PrepareError> {
+fn app(kill_every: Option<Duration>) -> App<Resp> {
     let victims = kill_every.map(|period| {
         let victims = Victims::default();
         spawn(kill(period, Rc::clone(&victims))).detach();
         victims
     });
-    App::new(Resp { victims }).data(Store::default()).route((), execute).prepare()
+    App::new(Resp { victims }).data(Store::default()).route((), execute)
 }
 
 /// Connections that will be broken.
@@ -97,21 +97,23 @@ impl Protocol for Resp {
 }
 
 /// Does what `command` says.
-async fn execute(Frame(command): Frame<Value>, store: Data<Store>) -> Reply<Value> {
+async fn execute(Frame(command): Frame<Value>, store: Data<Store>) -> Value {
     let mut store = store.borrow_mut();
-    let words: Vec<&[u8]> = command.items().iter().filter_map(Value::as_bytes).collect();
-    Reply(match words[..] {
-        [b"PING"] => Value::simple("PONG"),
-        [b"GET", key] => store.get(key).map_or(Value::Null, |value| Value::Bulk(value.clone())),
-        [b"SET", key, _] if store.len() >= MAX_KEYS && !store.contains_key(key) => {
+    let [Value::Bulk(name), words @ ..] = command.items() else { return Value::error("ERR no command") };
+    match (&name[..], words) {
+        (b"PING", []) => Value::simple("PONG"),
+        (b"GET", [Value::Bulk(key)]) => {
+            store.get(key).map_or(Value::Null, |value| Value::Bulk(value.clone()))
+        }
+        (b"SET", [Value::Bulk(key), _]) if store.len() >= MAX_KEYS && !store.contains_key(key) => {
             Value::error("OOM too many keys")
         }
-        [b"SET", key, value] => {
-            // Copies, as what has been received would be kept as a whole otherwise.
+        (b"SET", [Value::Bulk(key), Value::Bulk(value)]) => {
+            // Copies, as all that was received along with them would be kept otherwise.
             store.insert(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
             Value::simple("OK")
         }
-        [b"DEL", key] => Value::Integer(store.remove(key).is_some().into()),
+        (b"DEL", [Value::Bulk(key)]) => Value::Integer(store.remove(key).is_some().into()),
         _ => Value::error("ERR unknown command"),
-    })
+    }
 }

@@ -12,7 +12,8 @@ use super::error::{BoxError, RequestError};
 ///
 /// # Hooks
 /// All of them are called in the connection's own task, one after another: none is called while another of the same
-/// connection runs. They cannot wait; what they have to say to the peer they push.
+/// connection runs, and [`set_label`](crate::actor::set_label) in one labels that task. They cannot wait; what they have to say to
+/// the peer they push.
 ///
 /// [`connected`](Protocol::connected) comes first and [`disconnected`](Protocol::disconnected) last, once each, whatever
 /// ends the connection: the peer, a deadline, a panic, a shutdown, a stop of its task, the end of its core. Between them,

@@ -2,9 +2,10 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use corelet::net::TcpStream;
-use corelet::runtime::{spawn, yield_now};
+use corelet::runtime::{core_stats, sleep, spawn, yield_now};
 use corelet::service::server::WhenFull;
 
 use crate::fixture::*;
@@ -89,5 +90,23 @@ fn who_waits_for_a_place_gets_it_on_whichever_core() {
         let stats = server.stats().await;
         assert_eq!(stats.sum(|core| core.accepted), 40);
         assert_eq!(stats.sum(|core| core.refused), 0);
+    });
+}
+
+#[test]
+fn to_wait_for_a_place_costs_nothing() {
+    on_cores(1, async move |runtime, _| {
+        let server = server().max_connections(1).when_full(WhenFull::Wait);
+        let server = soon(server.start(&runtime)).await.unwrap();
+        let mut inside = connect(&server).await;
+        talk(&mut inside, "echo a", "echo a").await;
+        let mut waiting = connect(&server).await;
+        say(&mut waiting, "echo b\n").await;
+        let polls = core_stats().unwrap().executor.polls;
+        sleep(Duration::from_millis(100)).await;
+        let polls = core_stats().unwrap().executor.polls - polls;
+        assert!(polls < 100, "{polls} polls while nothing happened");
+        inside.close().await;
+        hear(&mut waiting, "echo b\n").await;
     });
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use corelet::pool::Fairness;
-use corelet::runtime::{RuntimeHandle, handle, spawn, yield_now};
+use corelet::runtime::{RuntimeHandle, handle, sleep, spawn, yield_now};
 
 use super::counts::{Counter, Counts, Mark};
 use super::latency::Latency;
@@ -55,8 +55,9 @@ pub trait Subject: Sized + 'static {
 
 /// What is on its way runs until nothing is: tasks of earlier operations, messages to the core itself.
 pub async fn settle() {
-    for _ in 0..16 {
-        yield_now().await;
+    // A sleep, however short, is over at the end of a turn at the earliest, when messages have been read.
+    for _ in 0..4 {
+        sleep(Duration::from_nanos(1)).await;
     }
 }
 
@@ -85,10 +86,13 @@ pub async fn count_uncontended<S: Subject>(slots: usize, operations: u64) -> Cou
     let handle = pool.handle();
     uncontended::<S>(&handle, operations).await;
     settle().await;
+    // The first who came waited for their connections to be opened.
+    let waits = pool.capacity_waits().await;
     let mark = Mark::now();
     uncontended::<S>(&handle, operations).await;
     settle().await;
-    let counts = mark.counts(operations).with(Counter::CapacityWaits, pool.capacity_waits().await);
+    let counts = mark.counts(operations);
+    let counts = counts.with(Counter::CapacityWaits, pool.capacity_waits().await - waits);
     drop(handle);
     pool.close().await;
     counts

@@ -15,6 +15,7 @@ use crate::common::Number;
 struct Turns {
     fairness: Fairness,
     parties: VecDeque<(u64, VecDeque<oneshot::Sender<Number>>)>,
+    waiting: usize,
 }
 
 impl Turns {
@@ -27,12 +28,14 @@ impl Turns {
             Some((_, waiting)) => waiting.push_back(reply),
             None => self.parties.push_back((party, VecDeque::from([reply]))),
         }
+        self.waiting += 1;
     }
 
     /// The next to be served who still wants to be.
     fn pop(&mut self) -> Option<oneshot::Sender<Number>> {
         while let Some((party, mut waiting)) = self.parties.pop_front() {
             let next = waiting.pop_front();
+            self.waiting -= usize::from(next.is_some());
             if !waiting.is_empty() {
                 self.parties.push_back((party, waiting));
             }
@@ -115,7 +118,7 @@ impl Subject for SpawnOnDemand {
 
     fn new(_: &RuntimeHandle, slots: usize, fairness: Fairness) -> SpawnOnDemand {
         let idle = (0..slots as u64).map(Number).collect();
-        let turns = Turns { fairness, parties: VecDeque::new() };
+        let turns = Turns { fairness, parties: VecDeque::new(), waiting: 0 };
         let state = State { idle, turns, capacity_waits: 0 };
         SpawnOnDemand { shared: Arc::new(Shared(Mutex::new(state))), handles: Cell::new(0) }
     }
@@ -129,7 +132,8 @@ impl Subject for SpawnOnDemand {
         let (reply, granted) = oneshot::channel();
         {
             let mut state = handle.shared.lock();
-            if state.idle.is_empty() {
+            // Those who wait already have what is idle, even if nobody has served them yet.
+            if state.idle.len() <= state.turns.waiting {
                 state.capacity_waits += 1;
             }
             state.turns.push(handle.id, reply);

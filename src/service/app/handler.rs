@@ -9,6 +9,7 @@ use super::middleware::Next;
 use super::needs::Needs;
 use super::prepared::{Outcome, Service};
 use super::respond::Respond;
+use crate::service::error::Rejection;
 use crate::service::protocol::Protocol;
 
 /// An asynchronous function of up to eight arguments, each of which an extractor makes, whose result is a response.
@@ -17,8 +18,7 @@ use crate::service::protocol::Protocol;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no handler of `{P}`",
     label = "not a handler",
-    note = "a handler is an asynchronous function or closure of at most eight arguments, such as `async |Frame(request): Frame<_>| ...`",
-    note = "each argument implements `Extract<{P}>`, and what it gives, `Respond<{P}>`: `()`, a response frame, `Reply`, `Frames`, `Streamed`, or an `Option` or `Result` of one of those"
+    note = "a handler is an asynchronous function or closure of at most eight arguments, such as `async |Frame(request): Frame<_>| ...`"
 )]
 pub trait Handler<P: Protocol, A>: 'static {
     /// Answers `incoming`.
@@ -31,23 +31,73 @@ pub trait Handler<P: Protocol, A>: 'static {
     fn needs(_needs: &mut Needs<'_>) {}
 }
 
+/// One implementation for all of them, so that the compiler says which argument or answer is wrong.
+impl<P, F, A, M> Handler<P, (M, A)> for F
+where
+    P: Protocol,
+    F: Callable<A>,
+    A: Arguments<P>,
+    F::Output: Respond<P, M>,
+{
+    #[inline]
+    async fn handle(&self, incoming: &mut Incoming<P>) -> Outcome<P::Response> {
+        // The arguments are gone from here before the handler is awaited: only its own future keeps them.
+        let answer = self.call(A::extract(incoming)?);
+        answer.await.respond()
+    }
+
+    fn needs(needs: &mut Needs<'_>) {
+        A::needs(needs);
+    }
+}
+
+/// An asynchronous function or closure with the arguments `A`, of which there are at most eight.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no asynchronous function of at most eight arguments",
+    label = "cannot be a handler",
+    note = "a handler is an `async fn`, or a closure such as `async |Frame(request): Frame<_>| ...`; what it captures is its own"
+)]
+pub trait Callable<A>: 'static {
+    /// What it gives in the end.
+    type Output;
+
+    /// Calls it.
+    fn call(&self, arguments: A) -> impl Future<Output = Self::Output>;
+}
+
+/// The arguments of a handler, as a tuple.
+#[diagnostic::on_unimplemented(message = "`{Self}` cannot be the arguments of a handler of `{P}`")]
+pub trait Arguments<P: Protocol>: Sized {
+    /// Makes them, from left to right.
+    ///
+    /// # Errors
+    /// The [`Rejection`] of the first that cannot be made.
+    fn extract(incoming: &mut Incoming<P>) -> Result<Self, Rejection>;
+
+    /// Says what they need.
+    fn needs(needs: &mut Needs<'_>);
+}
+
 macro_rules! function {
     ($($argument:ident),*) => {
-        impl<P, M, F, R, $($argument),*> Handler<P, (M, ($($argument,)*))> for F
+        impl<F, R, $($argument),*> Callable<($($argument,)*)> for F
         where
-            P: Protocol,
             F: AsyncFn($($argument),*) -> R + 'static,
-            R: Respond<P, M>,
-            $($argument: Extract<P>,)*
         {
-            #[allow(non_snake_case, unused_variables)]
-            async fn handle(&self, incoming: &mut Incoming<P>) -> Outcome<P::Response> {
-                // The arguments are gone from here before the handler is awaited: only its own future keeps them.
-                let answer = {
-                    $(let $argument = $argument::extract(incoming)?;)*
-                    self($($argument),*)
-                };
-                answer.await.respond()
+            type Output = R;
+
+            #[inline]
+            #[allow(non_snake_case)]
+            fn call(&self, ($($argument,)*): ($($argument,)*)) -> impl Future<Output = R> {
+                self($($argument),*)
+            }
+        }
+
+        impl<P: Protocol, $($argument: Extract<P>),*> Arguments<P> for ($($argument,)*) {
+            #[inline]
+            #[allow(unused_variables)]
+            fn extract(incoming: &mut Incoming<P>) -> Result<Self, Rejection> {
+                Ok(($($argument::extract(incoming)?,)*))
             }
 
             #[allow(unused_variables)]

@@ -22,6 +22,8 @@ use crate::service::transport::Transport;
 /// How long a peer may go on sending what nobody will answer, so that it gets the answers that it has been sent: a socket that
 /// is closed with something unread takes back what it has not delivered.
 const LINGER: Duration = Duration::from_secs(1);
+/// And how many bytes it may send, so that a flood does not keep the core busy.
+const LINGER_BYTES: usize = 8 * 1024 * 1024;
 
 /// Serves one connection until it ends, with [`End`] as the outcome. [`Server`](crate::service::Server) does this for what
 /// it accepts; this is for transports of other kinds, and for tests.
@@ -188,7 +190,7 @@ impl<P: Protocol> Core<P> {
     /// Receives what nobody will answer, for a while.
     async fn linger<T: Transport>(&mut self, transport: &mut T) {
         self.limits.write_timeout = Some(self.limits.write_timeout.map_or(LINGER, |limit| limit.min(LINGER)));
-        let mut left = self.limits.memory;
+        let mut left = LINGER_BYTES;
         let rest = poll_fn(|cx| {
             loop {
                 match transport.poll_receive(cx) {

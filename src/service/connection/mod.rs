@@ -10,6 +10,9 @@
 //! go out between, and so they do between the frames of a stream. While the peer does not read, no stream is polled, no request
 //! begins and nothing is received.
 //!
+//! What goes next is decided before a handler is polled. So what a handler pushes before it gives its response goes out before
+//! that if the handler waits in between, and behind it if it does not.
+//!
 //! # Ends
 //! [`Connection::drain`] lets go out what has begun and what is queued; [`Connection::shut_down`] ends at once. A peer that ends
 //! its side gets all its answers, the one that is being made included, and [`End::Closed`] follows; one that resets has its

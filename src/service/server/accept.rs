@@ -127,13 +127,16 @@ pub(super) async fn accept<P: Protocol>(
         };
         pause = Pause::default();
         let abroad = matches!(door, Door::Unix { .. });
-        let take = || match abroad {
-            true => share.gate.take_any(turn),
-            false => share.gate.take(share.number),
-        };
-        let place = match share.settings.when_full {
-            WhenFull::Refuse => take(),
-            WhenFull::Wait => Some(poll_fn(|cx| share.gate.poll_take(cx, take)).await),
+        let place = loop {
+            let seen = share.gate.releases();
+            let place = match abroad {
+                true => share.gate.take(share.gate.around(turn)),
+                false => share.gate.take([share.number]),
+            };
+            if place.is_some() || share.settings.when_full == WhenFull::Refuse {
+                break place;
+            }
+            poll_fn(|cx| share.gate.poll_release(cx, seen)).await;
         };
         let Some(place) = place else {
             count(&share.counters.refused);

@@ -149,14 +149,14 @@ impl<P: Protocol> Server<P> {
         self
     }
 
-    /// The most connections at a time on all cores together; no such limit by default. It is exact.
+    /// The most connections at a time on all cores together; no such limit by default. It is exact. Choose it below the limit on
+    /// descriptors (`ulimit -n`), less what else takes some.
     pub fn max_connections(mut self, count: usize) -> Server<P> {
         self.max_connections = count;
         self
     }
 
-    /// The most connections at a time on each core; 16,384 by default. Less is refused sooner than memory
-    /// or descriptors run out.
+    /// The most connections at a time on each core; 16,384 by default.
     pub fn max_connections_per_core(mut self, count: usize) -> Server<P> {
         self.max_connections_per_core = count;
         self
@@ -224,7 +224,8 @@ impl<P: Protocol> Server<P> {
         self
     }
 
-    /// Has `witness` told how each preamble ends, on the core of its connection.
+    /// Has `witness` told how each preamble ends, on the core of its connection. Of one that panics, or that a drain breaks off, it
+    /// hears nothing.
     pub fn on_preamble(
         mut self,
         witness: impl Fn(Peer, Result<&P::Session, &PreambleError>) + Send + Sync + 'static,

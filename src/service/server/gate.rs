@@ -2,120 +2,77 @@
 //!
 //! The counts are the one thing that the cores of a server share, and are touched twice in the life of a connection.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+use crate::lock::{Lock, Rank};
 
 /// The counts of a server, and who waits for them to fall.
 pub(super) struct Gate {
-    all: Count,
-    cores: Box<[Count]>,
-    /// Raised while there may be wakers below, so that a place that is given back looks at the lock only then.
-    waiting: AtomicBool,
-    waiters: Mutex<Vec<Waker>>,
-    /// Places given back while somebody waited.
-    releases: AtomicUsize,
+    per_core: usize,
+    in_all: usize,
+    /// How many cores there are.
+    count: usize,
+    state: Lock<State>,
 }
 
-struct Count {
-    taken: AtomicUsize,
-    limit: usize,
-}
-
-impl Count {
-    fn new(limit: usize) -> Count {
-        Count { taken: AtomicUsize::new(0), limit }
-    }
-
-    fn take(&self) -> bool {
-        let more = |taken| (taken < self.limit).then_some(taken + 1);
-        self.taken.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
-    }
-
-    fn give_back(&self) {
-        self.taken.fetch_sub(1, Ordering::SeqCst);
-    }
+struct State {
+    all: usize,
+    cores: Box<[usize]>,
+    waiters: Vec<Waker>,
+    /// Places that were given back.
+    releases: u64,
 }
 
 impl Gate {
     /// For so many cores.
     pub(super) fn new(cores: usize, per_core: usize, in_all: usize) -> Arc<Gate> {
-        Arc::new(Gate {
-            all: Count::new(in_all),
-            cores: (0..cores).map(|_| Count::new(per_core)).collect(),
-            waiting: AtomicBool::new(false),
-            waiters: Mutex::default(),
-            releases: AtomicUsize::new(0),
-        })
+        let state = State { all: 0, cores: vec![0; cores].into(), waiters: Vec::new(), releases: 0 };
+        Arc::new(Gate { per_core, in_all, count: cores, state: Lock::new(Rank::Server, state) })
     }
 
-    /// A place on the core with that number, if there is one.
-    pub(super) fn take(self: &Arc<Gate>, core: usize) -> Option<Place> {
-        if !self.cores[core].take() {
+    /// A place on the first core that has one, of those with the numbers `cores`.
+    pub(super) fn take(self: &Arc<Gate>, cores: impl IntoIterator<Item = usize>) -> Option<Place> {
+        let mut state = self.state.lock();
+        if state.all >= self.in_all {
             return None;
         }
-        if !self.all.take() {
-            self.cores[core].give_back();
-            // For this instant the core may have looked full to somebody who has now begun to wait.
-            self.tell();
-            return None;
-        }
+        let core = cores.into_iter().find(|core| state.cores[*core] < self.per_core)?;
+        state.all += 1;
+        state.cores[core] += 1;
+        drop(state);
         Some(Place { gate: Arc::clone(self), core })
     }
 
-    /// A place on the first core that has one, from `first` on and around.
-    pub(super) fn take_any(self: &Arc<Gate>, first: usize) -> Option<Place> {
-        let count = self.cores.len();
-        (first..first + count).find_map(|core| self.take(core % count))
+    /// The numbers of all cores, from `first` on and around.
+    pub(super) fn around(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
+        let count = self.count;
+        (first..first + count).map(move |core| core % count)
     }
 
-    /// Waits until `take` finds a place.
-    pub(super) fn poll_take(&self, cx: &Context<'_>, mut take: impl FnMut() -> Option<Place>) -> Poll<Place> {
-        if let Some(place) = take() {
-            return Poll::Ready(place);
-        }
-        self.register(cx);
-        // What was given back before the waker was there has woken nobody.
-        take().map_or(Poll::Pending, Poll::Ready)
-    }
-
-    /// Which releases are past, for [`poll_release`](Gate::poll_release).
-    pub(super) fn releases(&self) -> usize {
-        self.releases.load(Ordering::SeqCst)
-    }
-
-    /// Waits for a place to be given back after `seen` was read. One that is given back before the first poll is not
-    /// heard of.
-    pub(super) fn poll_release(&self, cx: &Context<'_>, seen: usize) -> Poll<()> {
-        if self.releases() != seen {
+    /// Waits for a place to be given back, if none was since `seen` was read.
+    pub(super) fn poll_release(&self, cx: &Context<'_>, seen: u64) -> Poll<()> {
+        // Wakers are cloned and dropped outside of the lock: they may be a user's.
+        let waker = cx.waker().clone();
+        let mut state = self.state.lock();
+        if state.releases != seen {
             return Poll::Ready(());
         }
-        self.register(cx);
+        let spare = match state.waiters.iter().any(|waiter| waiter.will_wake(&waker)) {
+            true => Some(waker),
+            false => {
+                state.waiters.push(waker);
+                None
+            }
+        };
+        drop(state);
+        drop(spare);
         Poll::Pending
     }
 
-    fn register(&self, cx: &Context<'_>) {
-        let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
-        if !waiters.iter().any(|waiter| waiter.will_wake(cx.waker())) {
-            waiters.push(cx.waker().clone());
-        }
-        self.waiting.store(true, Ordering::SeqCst);
-    }
-
-    fn tell(&self) {
-        if !self.waiting.load(Ordering::SeqCst) {
-            return;
-        }
-        let waiters = {
-            let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
-            self.waiting.store(false, Ordering::SeqCst);
-            self.releases.fetch_add(1, Ordering::SeqCst);
-            std::mem::take(&mut *waiters)
-        };
-        for waiter in waiters {
-            waiter.wake();
-        }
+    /// How many places were given back, for [`poll_release`](Gate::poll_release).
+    pub(super) fn releases(&self) -> u64 {
+        self.state.lock().releases
     }
 }
 
@@ -134,21 +91,28 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.gate.cores[self.core].give_back();
-        self.gate.all.give_back();
-        self.gate.tell();
+        let mut state = self.gate.state.lock();
+        state.all -= 1;
+        state.cores[self.core] -= 1;
+        state.releases += 1;
+        let waiters = std::mem::take(&mut state.waiters);
+        drop(state);
+        for waiter in waiters {
+            waiter.wake();
+        }
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::sync::atomic::AtomicUsize as Wakes;
+    use std::future::poll_fn;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
     use super::*;
 
     #[derive(Default)]
-    struct Bell(Wakes);
+    struct Bell(AtomicUsize);
 
     impl Wake for Bell {
         fn wake(self: Arc<Bell>) {
@@ -159,43 +123,42 @@ mod tests {
     #[test]
     fn both_limits_hold_and_places_come_back() {
         let gate = Gate::new(2, 2, 3);
-        let first = gate.take(0);
-        let second = gate.take(0);
+        let first = gate.take([0]);
+        let second = gate.take([0]);
         assert!(first.is_some() && second.is_some());
-        assert!(gate.take(0).is_none(), "the core is full");
-        let third = gate.take_any(0);
+        assert!(gate.take([0]).is_none(), "the core is full");
+        let third = gate.take(gate.around(0));
         assert_eq!(third.as_ref().map(Place::core), Some(1), "the other one is not");
-        assert!(gate.take(1).is_none(), "all are taken");
+        assert!(gate.take([1]).is_none(), "all are taken");
         drop(first);
-        assert!(gate.take(1).is_some() && gate.take(0).is_some());
+        assert!(gate.take([1]).is_some() && gate.take([0]).is_some());
     }
 
     #[test]
-    fn who_waits_is_woken_by_a_place_on_whichever_core() {
+    fn places_go_round() {
+        let gate = Gate::new(3, 9, 9);
+        let places: Vec<_> = (0..4).filter_map(|turn| gate.take(gate.around(turn))).collect();
+        assert_eq!(places.iter().map(Place::core).collect::<Vec<_>>(), [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn who_waits_is_woken_once_by_a_place_on_whichever_core() {
         let gate = Gate::new(2, 2, 2);
-        let (near, far) = (gate.take(0), gate.take(1));
+        let (near, far) = (gate.take([0]), gate.take([1]));
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
         let cx = Context::from_waker(&waker);
+        let seen = gate.releases();
         for _ in 0..3 {
-            assert!(gate.poll_take(&cx, || gate.take(0)).is_pending());
+            assert!(gate.take([0]).is_none());
+            assert!(gate.poll_release(&cx, seen).is_pending());
         }
+        assert_eq!(bell.0.load(Ordering::SeqCst), 0, "to look and find nothing wakes nobody");
         drop(far);
         assert_eq!(bell.0.load(Ordering::SeqCst), 1, "once, however often it was polled");
-        assert!(gate.poll_take(&cx, || gate.take(0)).is_ready());
+        assert!(gate.poll_release(&cx, seen).is_ready());
         drop(near);
         assert_eq!(bell.0.load(Ordering::SeqCst), 1, "nobody waits any more");
-    }
-
-    #[test]
-    fn a_release_is_heard_of_by_those_who_wait_for_one() {
-        let gate = Gate::new(1, 1, 1);
-        let place = gate.take(0);
-        let seen = gate.releases();
-        let cx = Context::from_waker(Waker::noop());
-        assert!(gate.poll_release(&cx, seen).is_pending());
-        drop(place);
-        assert!(gate.poll_release(&cx, seen).is_ready());
     }
 
     #[test]
@@ -205,15 +168,21 @@ mod tests {
             let gate = Arc::clone(&gate);
             std::thread::spawn(move || {
                 for _ in 0..2000 {
-                    let take = std::future::poll_fn(|cx| gate.poll_take(cx, || gate.take(core)));
-                    drop(block_on(take));
+                    let place = loop {
+                        let seen = gate.releases();
+                        match gate.take([core]) {
+                            Some(place) => break place,
+                            None => block_on(poll_fn(|cx| gate.poll_release(cx, seen))),
+                        }
+                    };
+                    drop(place);
                 }
             })
         });
         for worker in workers {
             assert!(worker.join().is_ok());
         }
-        assert_eq!(gate.all.taken.load(Ordering::SeqCst), 0);
+        assert_eq!(gate.state.lock().all, 0);
     }
 
     /// Parks between polls, so that a lost wake hangs (the harness of the test would end it) instead of passing.

@@ -147,7 +147,7 @@ impl Queues for Corelet {
 pub fn serve_echoes(announce: Announce) -> Result<()> {
     core(|builder| builder)?.block_on(async move {
         let server = Server::new(|| App::new(Frames::default()).fallback(echo));
-        let server = server.start((Ipv4Addr::LOCALHOST, 0).into(), &handle()).await?;
+        let server = server.bind((Ipv4Addr::LOCALHOST, 0).into()).start(&handle()).await?;
         announce(server.local_addr())?;
         pending().await
     })?

@@ -117,8 +117,8 @@ impl Memory {
 impl Transport for Memory {
     type Received = Vec<u8>;
 
-    async fn receive(&mut self) -> io::Result<Option<Vec<u8>>> {
-        Ok(poll_fn(|_| self.arrived()).await)
+    fn poll_receive(&mut self, _: &mut Context<'_>) -> Poll<io::Result<Option<Vec<u8>>>> {
+        self.arrived().map(Ok)
     }
 
     async fn send(&mut self, bytes: BytesMut) -> (io::Result<()>, BytesMut) {
@@ -126,7 +126,9 @@ impl Transport for Memory {
         (Ok(()), bytes)
     }
 
-    async fn close(self) {}
+    async fn finish(&mut self, _: bool) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl AsyncRead for Memory {

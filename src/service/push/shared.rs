@@ -36,12 +36,14 @@ pub(super) struct Shared<F> {
     high: Lane,
     low: Lane,
     /// Frames from elsewhere, on their way. Made for the first of them.
-    transit: OnceLock<(Sender<(Priority, F)>, Receiver<(Priority, F)>)>,
+    transit: OnceLock<Transit<F>>,
     when_full: WhenFull,
     dead_letters: Option<Sink<F>>,
     full: Nag,
     lost: Nag,
 }
+
+type Transit<F> = (Sender<(Priority, F)>, Receiver<(Priority, F)>);
 
 /// Two lines of most machines' caches are fetched together.
 #[repr(align(128))]

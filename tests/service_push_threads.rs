@@ -146,7 +146,7 @@ fn each_of_many_pushers_keeps_its_order_and_wakes_a_reader_that_sleeps() {
             let handle = handle.clone();
             async move || {
                 for count in 0..EACH {
-                    let priority = if number % 2 == 0 { Priority::High } else { Priority::Low };
+                    let priority = if number.is_multiple_of(2) { Priority::High } else { Priority::Low };
                     while let Err(refused) = handle.push(priority, (number, count)) {
                         assert!(refused.is_full());
                         yield_now().await;

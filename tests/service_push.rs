@@ -455,7 +455,7 @@ async fn against_two_lists(steps: &[Step], setting: Setting) {
             Step::Sleep(time) => sleep(Duration::from_millis(time.into())).await,
         }
         assert_eq!(queues.len(), model[0].len() + model[1].len());
-        assert_eq!(queues.is_empty(), queues.len() == 0);
+        assert_eq!(queues.is_empty(), model.iter().all(VecDeque::is_empty));
         // A full budget for the next step.
         yield_now().await;
     }

@@ -90,6 +90,21 @@ fn a_thread_may_use_every_place_of_a_queue_whose_core_waits() {
 }
 
 #[test]
+fn a_refused_push_on_the_core_hides_no_frame_from_the_reader() {
+    on_cores(1, async |_, _| {
+        let (handle, mut queues) = queues::<u32>(2, 1);
+        let reader = spawn(async move { (queues.recv().await, queues.recv().await) });
+        yield_now().await;
+        let theirs = handle.clone();
+        std::thread::spawn(move || (0..2).for_each(|number| theirs.high(number).unwrap())).join().unwrap();
+        // Their letter has not been opened, for this task has not yielded.
+        assert_eq!(handle.high(7), Err(PushError::Full(7)));
+        let heard = soon(reader).await.unwrap();
+        assert_eq!(heard, (Some((Priority::High, 0)), Some((Priority::High, 1))));
+    });
+}
+
+#[test]
 fn order_is_that_of_the_pushes_whichever_thread_they_come_from() {
     on_cores(2, async |runtime, cores| {
         let (handle, mut queues) = queues::<u32>(1000, 1000);
@@ -131,7 +146,7 @@ fn each_of_many_pushers_keeps_its_order_and_wakes_a_reader_that_sleeps() {
             let handle = handle.clone();
             async move || {
                 for count in 0..EACH {
-                    let priority = if number % 2 == 0 { Priority::High } else { Priority::Low };
+                    let priority = if number.is_multiple_of(2) { Priority::High } else { Priority::Low };
                     while let Err(refused) = handle.push(priority, (number, count)) {
                         assert!(refused.is_full());
                         yield_now().await;
@@ -262,7 +277,7 @@ fn frames_for_queues_that_leaked_with_their_core_are_dead_letters() {
         drop(home);
         let again = runtime(1);
         let on_another_life = handle.clone();
-        again.block_on(move || async move { drop(on_another_life.high(1)) }).unwrap();
+        again.block_on(move || async move { on_another_life.high(1) }).unwrap().unwrap();
         drop((again, other));
         block_until(|| handle.is_closed());
         assert_eq!(handle.high(2), Err(PushError::Closed(2)));

@@ -51,6 +51,7 @@ impl Queues {
         }
     }
 
+    /// The core looks by itself.
     fn arrive(&self) -> Vec<usize> {
         if !self.gate.is_raised() {
             return Vec::new();
@@ -59,11 +60,14 @@ impl Queues {
         self.sweep()
     }
 
-    fn take_letter(&self) -> bool {
+    /// The core opens the letter that has come; none when none has.
+    fn open(&self) -> Option<Vec<usize>> {
         let mut letters = self.letters.lock().unwrap();
-        let any = *letters > 0;
-        *letters -= usize::from(any);
-        any
+        assert!(*letters <= 1, "told twice");
+        *letters = letters.checked_sub(1)?;
+        drop(letters);
+        self.gate.heard();
+        Some(self.sweep())
     }
 }
 
@@ -80,12 +84,10 @@ fn every_frame_from_elsewhere_has_a_letter_behind_it() {
         let mut arrived = Vec::new();
         // The core looks by itself, and when a letter comes.
         arrived.extend(queues.arrive());
-        if queues.take_letter() {
-            arrived.extend(queues.arrive());
-        }
+        arrived.extend(queues.open().into_iter().flatten());
         threads.into_iter().for_each(|thread| drop(thread.join().unwrap()));
-        while queues.take_letter() {
-            arrived.extend(queues.arrive());
+        while let Some(frames) = queues.open() {
+            arrived.extend(frames);
         }
         arrived.sort_unstable();
         assert_eq!(arrived, [0, 1], "nobody tells the core of a frame");

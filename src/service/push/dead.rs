@@ -38,10 +38,12 @@ impl fmt::Display for DeadLetterReason {
     }
 }
 
+type Deliver<F> = fn(&Sender<DeadLetter<F>>, DeadLetter<F>) -> Result<(), F>;
+
 /// Sends dead letters. What sending takes of `F` is known where the settings are made, and not where they are used.
 pub(super) struct Sink<F> {
     sender: Sender<DeadLetter<F>>,
-    send: fn(&Sender<DeadLetter<F>>, DeadLetter<F>) -> Result<(), F>,
+    send: Deliver<F>,
 }
 
 impl<F: 'static> Sink<F> {
@@ -49,7 +51,7 @@ impl<F: 'static> Sink<F> {
     where
         F: Send,
     {
-        let send: fn(&Sender<DeadLetter<F>>, DeadLetter<F>) -> Result<(), F> =
+        let send: Deliver<F> =
             |sender, letter| sender.send(letter).map_err(|refused| refused.into_inner().frame);
         Sink { sender, send }
     }

@@ -113,7 +113,7 @@ impl<F: 'static> PushHandle<F> {
 
     /// How many frames a queue holds at most. What is on its way from another core counts.
     pub fn capacity(&self, priority: Priority) -> usize {
-        self.shared.lane(priority).places.capacity()
+        self.shared.places(priority).capacity()
     }
 
     /// What has become of the frames so far, whichever handle pushed them.

@@ -51,9 +51,7 @@ impl<F: 'static> PushQueues<F> {
     #[inline]
     pub fn try_next(&mut self) -> Option<(Priority, F)> {
         let queues = self.queues();
-        if !self.shared.gate().is_quiet() {
-            self.shared.arrive(queues);
-        }
+        self.shared.look(queues);
         let next = self.shared.pop(queues);
         match next {
             Some(_) => context::count_received(),
@@ -75,9 +73,7 @@ impl<F: 'static> PushQueues<F> {
     #[inline]
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Priority, F)>> {
         let queues = self.queues();
-        if !self.shared.gate().is_quiet() {
-            self.shared.arrive(queues);
-        }
+        self.shared.look(queues);
         if queues.is_empty() {
             return self.poll_empty(cx);
         }

@@ -2,8 +2,8 @@
 //!
 //! The queues proper are at home on their core, and a push there is a move into them. From elsewhere a frame takes a place,
 //! goes into a channel, and raises the gate; the first to do so sends the core a letter. The core fetches what is in the
-//! channel when the letter comes, or before, when it looks at the queues anyway: so whatever was pushed before a frame, on
-//! whichever thread, is in the queue before it.
+//! channel when the letter comes, or before, when it looks at the queues anyway: so whatever was pushed before a frame, on whichever
+//! thread, is in the queue before it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -31,20 +31,30 @@ use crate::runtime::mesh::{self, Letter};
 pub(super) struct Shared<F> {
     core: CoreId,
     home: Home<Queues<F>>,
+    /// What threads elsewhere write. Apart from what the core does, which would otherwise wait for it.
+    door: Door,
     high: Lane,
     low: Lane,
-    gate: Gate,
     /// Frames from elsewhere, on their way. Made for the first of them.
-    transit: OnceLock<(Sender<(Priority, F)>, Receiver<(Priority, F)>)>,
+    transit: OnceLock<Transit<F>>,
     when_full: WhenFull,
     dead_letters: Option<Sink<F>>,
     full: Nag,
     lost: Nag,
 }
 
+type Transit<F> = (Sender<(Priority, F)>, Receiver<(Priority, F)>);
+
+/// Two lines of most machines' caches are fetched together.
+#[repr(align(128))]
+struct Door {
+    gate: Gate,
+    high: Places,
+    low: Places,
+}
+
 /// What every thread may know of one queue.
-pub(super) struct Lane {
-    pub(super) places: Places,
+struct Lane {
     limiter: Option<Box<Limiter>>,
     tallies: Tallies,
 }
@@ -103,7 +113,6 @@ impl<F> Queues<F> {
 impl<F> Shared<F> {
     pub(super) fn new(local: &Local, settings: &PushSettings<F>) -> Shared<F> {
         let lane = |lane: &builder::Lane| Lane {
-            places: Places::new(lane.places),
             limiter: lane.quota.map(|quota| Box::new(Limiter::new(quota))),
             tallies: Tallies::default(),
         };
@@ -121,9 +130,13 @@ impl<F> Shared<F> {
         Shared {
             core: local.id(),
             home: Home::new(local, queues),
+            door: Door {
+                gate: Gate::new(),
+                high: Places::new(settings.high.places),
+                low: Places::new(settings.low.places),
+            },
             high: lane(&settings.high),
             low: lane(&settings.low),
-            gate: Gate::new(),
             transit: OnceLock::new(),
             when_full: settings.when_full,
             dead_letters: settings.dead_letters.clone(),
@@ -138,7 +151,7 @@ impl<F> Shared<F> {
 
     #[inline]
     pub(super) fn gate(&self) -> &Gate {
-        &self.gate
+        &self.door.gate
     }
 
     #[inline]
@@ -147,7 +160,15 @@ impl<F> Shared<F> {
     }
 
     #[inline]
-    pub(super) fn lane(&self, priority: Priority) -> &Lane {
+    pub(super) fn places(&self, priority: Priority) -> &Places {
+        match priority {
+            Priority::High => &self.door.high,
+            Priority::Low => &self.door.low,
+        }
+    }
+
+    #[inline]
+    fn lane(&self, priority: Priority) -> &Lane {
         match priority {
             Priority::High => &self.high,
             Priority::Low => &self.low,
@@ -168,21 +189,21 @@ impl<F: 'static> Shared<F> {
         priority: Priority,
         frame: F,
     ) -> Result<(), PushError<F>> {
-        if !self.gate.is_quiet() {
-            if self.gate.is_closed() {
+        if !self.gate().is_quiet() {
+            if self.gate().is_closed() {
                 return Err(PushError::Closed(frame));
             }
             // They were pushed before.
             self.arrive(queues);
         }
-        let (lane, hand) = (self.lane(priority), queues.hand(priority));
-        if !lane.places.take_here(hand) {
+        let (lane, places, hand) = (self.lane(priority), self.places(priority), queues.hand(priority));
+        if !places.take_here(hand) {
             return self.full(priority, frame);
         }
         if let Some(limiter) = &lane.limiter
             && let Err(retry_after) = limiter.take()
         {
-            lane.places.free_here(hand);
+            places.free_here(hand);
             lane.tallies.limited.count_here(1);
             return Err(PushError::Limited { frame, retry_after });
         }
@@ -205,17 +226,17 @@ impl<F: 'static> Shared<F> {
     where
         F: Send,
     {
-        if self.gate.is_closed() {
+        if self.gate().is_closed() {
             return Err(PushError::Closed(frame));
         }
-        let lane = self.lane(priority);
-        if !lane.places.take() {
+        let (lane, places) = (self.lane(priority), self.places(priority));
+        if !places.take() {
             return self.full(priority, frame);
         }
         if let Some(limiter) = &lane.limiter
             && let Err(retry_after) = limiter.take()
         {
-            lane.places.free();
+            places.free();
             lane.tallies.limited.count(1);
             return Err(PushError::Limited { frame, retry_after });
         }
@@ -223,7 +244,7 @@ impl<F: 'static> Shared<F> {
         if sender.send((priority, frame)).is_err() {
             unreachable!("the receiving end is kept beside the sending one");
         }
-        match self.gate.raise() {
+        match self.gate().raise() {
             Raised::First => {
                 if let Err(letter) = mesh::post(self.core, Arrival(Some(Arc::clone(self)))) {
                     // The core has ended; what that means for the frame is the letter's business.
@@ -250,27 +271,34 @@ impl<F: 'static> Shared<F> {
         Ok(())
     }
 
-    /// Moves what has come from elsewhere into the queues; false when there was nothing. On their core.
+    /// Fetches what has come from elsewhere.
+    #[inline]
+    pub(super) fn look(&self, queues: &Queues<F>) {
+        if !self.gate().is_quiet() {
+            self.arrive(queues);
+        }
+    }
+
+    /// Moves what has come from elsewhere into the queues. On their core.
     #[cold]
-    pub(super) fn arrive(&self, queues: &Queues<F>) -> bool {
-        if !self.gate.is_raised() {
-            return false;
+    pub(super) fn arrive(&self, queues: &Queues<F>) {
+        if self.gate().is_raised() {
+            self.gate().lower();
+            self.fetch(queues);
         }
-        self.gate.lower();
+    }
+
+    fn fetch(&self, queues: &Queues<F>) {
         if queues.ended.get() {
-            self.sweep();
-            return false;
+            return self.sweep();
         }
-        let Some((_, transit)) = self.transit.get() else { return false };
-        let mut any = false;
+        let Some((_, transit)) = self.transit.get() else { return };
         let mut lanes = queues.lanes.borrow_mut();
         // There is an end to it: what is on its way has its place already.
         while let Ok((priority, frame)) = transit.try_recv() {
             lanes.of(priority).push_back(frame);
             self.lane(priority).tallies.pushed.count_here(1);
-            any = true;
         }
-        any
     }
 
     /// The next frame. On the queues' core.
@@ -281,20 +309,20 @@ impl<F: 'static> Shared<F> {
         let priority = lanes.fairness.next(high, low, || CoreClock.now())?;
         let frame = lanes.of(priority).pop_front()?;
         drop(lanes);
-        self.lane(priority).places.free_here(queues.hand(priority));
+        self.places(priority).free_here(queues.hand(priority));
         Some((priority, frame))
     }
 
     /// The reader has nothing left to read: what is in hand is for everybody again.
     #[inline]
     pub(super) fn rest(&self, queues: &Queues<F>) {
-        self.high.places.put_down(&queues.high);
-        self.low.places.put_down(&queues.low);
+        self.door.high.put_down(&queues.high);
+        self.door.low.put_down(&queues.low);
     }
 
     /// The receiving end is gone. On the queues' core, or at least on its thread.
     pub(super) fn end(&self, queues: &Queues<F>) {
-        self.gate.close();
+        self.gate().close();
         queues.ended.set(true);
         drop(queues.reader.take());
         let (high, low) = {
@@ -349,7 +377,10 @@ impl<F: Send + 'static> Letter for Arrival<F> {
         let Some(shared) = &self.0 else { return };
         // None on a core that has the id of the one that it was meant for, which has ended.
         let Some(queues) = context::with(|local| shared.queues(local)).flatten() else { return };
-        let reader = if shared.arrive(queues) { queues.reader.take() } else { None };
+        shared.gate().heard();
+        shared.fetch(queues);
+        // What a push here has fetched before, and told nobody of because it was refused itself, is news as well.
+        let reader = if queues.is_empty() { None } else { queues.reader.take() };
         self.0 = None;
         if let Some(reader) = reader {
             reader.wake();
@@ -361,7 +392,7 @@ impl<F> Drop for Arrival<F> {
     fn drop(&mut self) {
         if let Some(shared) = &self.0 {
             // Nobody opened it: the core has ended, and if the receiving end has not gone with it, it has leaked.
-            shared.gate.close();
+            shared.gate().close();
             shared.sweep();
         }
     }

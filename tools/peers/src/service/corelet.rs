@@ -14,7 +14,7 @@ use corelet::service::push::{PushBuilder, PushHandle, PushQueues, PushSettings};
 use corelet::service::{App, Connection, End, Limits, Prepared, Protocol, Server, serve};
 use futures::channel::oneshot;
 use std::cell::RefCell;
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::net::Ipv4Addr;
 use tokio_util::codec::LengthDelimitedCodec;
 
@@ -139,7 +139,8 @@ impl Queues for Corelet {
 
     #[inline]
     async fn receive((_, queues): &mut Self::Ends) -> Result<u64> {
-        Ok(poll_fn(|cx| queues.poll_next(cx)).await.1)
+        let (_, number) = queues.recv().await.context("the queues are closed")?;
+        Ok(number)
     }
 }
 

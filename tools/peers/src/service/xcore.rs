@@ -9,7 +9,6 @@ use corelet::runtime::{Cores, Runtime, spawn};
 use corelet::service::push::{PushBuilder, PushHandle};
 use futures::channel::oneshot;
 use std::cell::RefCell;
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;

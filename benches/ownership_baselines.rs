@@ -104,12 +104,14 @@ fn connections<S: connection::Subject>(bench: &mut Bench) {
 fn pushes<S: push::Subject>(bench: &mut Bench) {
     for (name, priority) in [("high", Priority::High), ("low", Priority::Low)] {
         let label = Label::new("push", format!("draining/{name}"), S::NAME, S::REFERENCE);
-        push_and_take(bench, label, priority, || S::new(CAPACITY));
+        push_and_take::<S>(bench, label, priority, false);
     }
+    let label = Label::new("push", "limited/low", S::NAME, S::REFERENCE);
+    push_and_take::<S>(bench, label, Priority::Low, true);
     let mut core = core(Duration::ZERO);
     let (subject, counts) = core
         .block_on(async {
-            let subject = S::new(CAPACITY);
+            let subject = S::new(false);
             let counts = push::count_refused(&subject, Priority::Low, COUNTED);
             (Rc::new(subject), counts)
         })
@@ -123,15 +125,10 @@ fn pushes<S: push::Subject>(bench: &mut Bench) {
     core.block_on(async move { drop(subject) }).unwrap();
 }
 
-fn push_and_take<S: push::Subject>(
-    bench: &mut Bench,
-    label: Label,
-    priority: Priority,
-    make: impl FnOnce() -> S + 'static,
-) {
+fn push_and_take<S: push::Subject>(bench: &mut Bench, label: Label, priority: Priority, limited: bool) {
     let mut core = core(Duration::ZERO);
     let counted = async move {
-        let mut subject = make();
+        let mut subject = S::new(limited);
         let counts = push::count_draining(&mut subject, priority, COUNTED);
         (subject, counts)
     };
@@ -185,7 +182,8 @@ fn startups<S: startup::Subject>(bench: &mut Bench) {
     bench.time(label, "connect, a request, its reply, close", 1, counts, |times| connect(&mut core, times).0);
     let row = bench.rows.last_mut().unwrap();
     if row.spread.is_some() {
-        row.latency = Some(connect(&mut core, (bench.latency / 20).max(1)).1);
+        let latency = connect(&mut core, (bench.latency / 20).max(1)).1;
+        row.latency = Some(("a connection, from connect to reply, as its client sees it", latency));
     }
     core.block_on(async move { drop(place) }).unwrap();
 }
@@ -241,7 +239,7 @@ fn contended_pools<S: pool::Subject>(bench: &mut Bench, policy: &str, fairness: 
     let row = bench.rows.last_mut().unwrap();
     if row.spread.is_some() {
         let measured = pool::latency_contended::<S>(SLOTS, fairness, bench.latency);
-        row.latency = Some(core.block_on(measured).unwrap());
+        row.latency = Some(("an acquire", core.block_on(measured).unwrap()));
     }
 }
 

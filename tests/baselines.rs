@@ -215,7 +215,7 @@ fn a_row_says_what_was_measured_and_nothing_that_was_not() {
             operation: "acquire and release",
             counts: Some(counts),
             spread: Some(Spread { median: 2.0, least: 1.0, greatest: 3.0 }),
-            latency: Some(latency),
+            latency: Some(("an acquire", latency)),
         },
         Row {
             label: Label::new("pool", "phase", "actor", false),
@@ -237,6 +237,7 @@ fn a_row_says_what_was_measured_and_nothing_that_was_not() {
         row["counts"],
         json!({ "operations": 1000, "allocations": 5, "counters": { "tasks_spawned": 2000 } })
     );
+    assert_eq!(row["latency_ns"]["of"], "an acquire");
     assert_eq!(row["latency_ns"]["percentiles"][0], json!([50.0, 100]));
     for absent in ["ns_per_op", "counts", "latency_ns"] {
         assert_eq!(parsed[2][absent], Value::Null, "{absent}");

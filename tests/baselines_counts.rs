@@ -19,7 +19,7 @@ use ownership::pool::actor::Actor;
 use ownership::pool::cloned_graph::ClonedGraph;
 use ownership::pool::spawn_on_demand::SpawnOnDemand;
 use ownership::pool::{self, Phases, Subject};
-use ownership::push::{self, CAPACITY, CoreOwned, MutexShared};
+use ownership::push::{self, CoreOwned, MutexShared};
 use ownership::startup::{self, FactoryPerConnection, MIDDLEWARE, PreparedOnce, ROUTES};
 use support::watched;
 
@@ -227,10 +227,12 @@ mod connection_count {
 fn queues<S: push::Subject>() {
     for priority in [Priority::High, Priority::Low] {
         let (drained, refused) = on_core(|| async move {
-            let drained = push::count_draining(&mut S::new(CAPACITY), priority, OPERATIONS);
-            (drained, push::count_refused(&S::new(CAPACITY), priority, OPERATIONS))
+            let drained = |limited| push::count_draining(&mut S::new(limited), priority, OPERATIONS);
+            ([drained(false), drained(true)], push::count_refused(&S::new(false), priority, OPERATIONS))
         });
-        drained.expect_allocations(0).expect(Counter::TasksSpawned, 0);
+        for drained in drained {
+            drained.expect_allocations(0).expect(Counter::TasksSpawned, 0);
+        }
         refused.expect_allocations(0).expect(Counter::PushesRefused, OPERATIONS);
     }
 }

@@ -10,7 +10,8 @@ use std::num::ParseIntError;
 
 use corelet::runtime::yield_now;
 use corelet::service::app::{
-    Correlation, Data, Extract, Frame, Frames, Incoming, Message, Parsed, Reply, Response, Session, Streamed,
+    Correlation, Data, Extract, Frame, Frames, Incoming, Message, Parsed, PeerAddr, Reply, Response, Session,
+    Streamed,
 };
 use corelet::service::push::{Priority, PushHandle};
 use corelet::service::{App, Connection, Rejection, RequestError};
@@ -80,6 +81,7 @@ fn arguments_are_made_of_request_connection_and_application() {
                     pushes.high("before".to_owned()).unwrap();
                 })
                 .route("correlation".into(), async |Correlation(n): Correlation| n.to_string())
+                .route("peer".into(), async |peer: Option<PeerAddr>| peer.is_none().to_string())
                 .route("eight".into(), {
                     async |_: Parsed<Number>,
                            _: Data<Vec<&'static str>>,
@@ -102,6 +104,7 @@ fn arguments_are_made_of_request_connection_and_application() {
         let pushed = [(Priority::High, "before".to_owned()), (Priority::Low, "behind".to_owned())];
         assert_eq!(app.pushed(), pushed);
         assert_eq!(one(&mut app, "correlation #77").await, "77");
+        assert_eq!(one(&mut app, "peer").await, "true");
         assert_eq!(one(&mut app, "eight 8").await, "eight 8");
     });
 }

@@ -111,11 +111,9 @@ impl Middleware<Numbers> for Adds {
 
 struct Half(u64);
 
-impl TryFrom<&(u32, u64)> for Half {
-    type Error = std::convert::Infallible;
-
-    fn try_from(request: &(u32, u64)) -> Result<Half, Self::Error> {
-        Ok(Half(request.1 / 2))
+impl From<&(u32, u64)> for Half {
+    fn from(request: &(u32, u64)) -> Half {
+        Half(request.1 / 2)
     }
 }
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use corelet::net::TcpStream;
 use corelet::runtime::yield_now;
 use corelet::service::app::{
-    Data, Extract, Frame, Incoming, Middleware, Next, Outcome, Respond, Streamed, before,
+    Data, Extract, Frame, Incoming, Middleware, Next, Outcome, PeerAddr, Respond, Streamed, before,
 };
 use corelet::service::{App, PrepareError, Prepared, Rejection, RequestError, Server};
 use futures_util::stream;
@@ -80,6 +80,7 @@ fn app() -> Result<Prepared<Lines>, PrepareError> {
     }
     App::new(Lines)
         .route("echo".into(), async |Frame(line): Frame<String>| line)
+        .route("peer".into(), async |PeerAddr(peer): PeerAddr| peer.to_string())
         .route("at-once".into(), async || -> String { panic!("at once on purpose") })
         .route("later".into(), async || -> String {
             yield_now().await;
@@ -184,6 +185,8 @@ fn on_a_connection_the_next_request_is_answered_and_other_connections_see_nothin
         let server = Server::new(app).bind(([127, 0, 0, 1], 0).into()).start(&runtime).await.unwrap();
         let mut other = TcpStream::connect(server.local_addr()).await.unwrap();
         let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
+        let own = stream.local_addr().unwrap().to_string();
+        talk(&mut stream, "peer", &own).await;
         for (request, wanted) in PANICS {
             talk(&mut stream, request, wanted).await;
             talk(&mut stream, "echo", "echo").await;

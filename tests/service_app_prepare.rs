@@ -33,19 +33,15 @@ fn unfit<A: 'static>(handler: impl Handler<Lines, A>) -> PrepareError {
 
 struct Text;
 
-impl TryFrom<String> for Text {
-    type Error = std::convert::Infallible;
-
-    fn try_from(_: String) -> Result<Text, Self::Error> {
-        Ok(Text)
+impl From<String> for Text {
+    fn from(_: String) -> Text {
+        Text
     }
 }
 
-impl TryFrom<&String> for Text {
-    type Error = std::convert::Infallible;
-
-    fn try_from(_: &String) -> Result<Text, Self::Error> {
-        Ok(Text)
+impl From<&String> for Text {
+    fn from(_: &String) -> Text {
+        Text
     }
 }
 

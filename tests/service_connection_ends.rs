@@ -120,7 +120,7 @@ fn a_connection_that_is_shut_down_ends_at_once_at_every_stage() {
                 assert!(wire.is_aborted() && (over || !wire.is_closed()), "{stage:?}");
                 let counts = app.counts();
                 let cancelled = matches!(stage, Stage::Handling | Stage::Streaming);
-                assert_eq!(counts.cancelled, cancelled.into(), "{stage:?}");
+                assert_eq!(counts.cancelled, u64::from(cancelled), "{stage:?}");
                 let dropped = if stage == Stage::PushesQueued { 2 } else { 0 };
                 assert_eq!(counts.pushes_dropped, dropped, "{stage:?}");
                 let task = corelet::runtime::spawn(async { End::Closed });

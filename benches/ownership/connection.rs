@@ -192,7 +192,11 @@ impl<S: Subject> World<S> {
             .prepare()
             .expect("there is one route");
         let places = FRAMES as usize / 2;
-        let pushes = PushBuilder::default().high_capacity(places).low_capacity(places).validate().unwrap();
+        let pushes = PushBuilder::default()
+            .high_capacity(places)
+            .low_capacity(places)
+            .validate()
+            .expect("the capacities are good");
         let sent = Sent::with_room(FRAMES);
         World { app, limits: Limits::default(), pushes, watch, sent, source, cancel }
     }

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::process::Command;
-use std::thread;
 
 use serde_json::{Map, Value, json};
 
@@ -43,8 +42,8 @@ fn features() -> Vec<&'static str> {
 fn machine() -> String {
     let known = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = known.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
-    let cores = thread::available_parallelism().map_or(0, usize::from);
-    format!("{}, {cores} cores to be had", model.unwrap_or(std::env::consts::ARCH))
+    let cores = known.lines().filter(|line| line.starts_with("processor")).count();
+    format!("{}, {cores} cores", model.unwrap_or(std::env::consts::ARCH))
 }
 
 fn output(program: &str, arguments: &[&str]) -> String {

@@ -3,15 +3,21 @@
 //! The subject's queues belong to their core. The reference's are shared behind a mutex.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use corelet::service::push::{Priority, PushBuilder, PushError, PushHandle, PushQueues, PushSettings};
+use corelet::service::push::{Priority, PushBuilder, PushError, PushHandle, PushQueues, Rate};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
 use super::counts::{Counter, Counts, Mark};
 
 /// Places in each queue.
 pub const CAPACITY: usize = 64;
+
+/// A rate that nobody meets, for what keeping one costs: frames in a second, and as many at once.
+const RATE: NonZeroU32 = NonZeroU32::new(1_000_000_000).expect("a thousand million is not zero");
 
 /// Both ends of the push queues of one connection, for frames that are numbers.
 pub trait Subject: Sized + 'static {
@@ -19,7 +25,8 @@ pub trait Subject: Sized + 'static {
     /// Whether it is what came before.
     const REFERENCE: bool;
 
-    fn new(capacity: usize) -> Self;
+    /// With a rate limit on both queues, or without.
+    fn new(limited: bool) -> Self;
 
     /// Gives the frame back when there is no room.
     fn push(&self, priority: Priority, frame: u64) -> Result<(), u64>;
@@ -33,20 +40,18 @@ pub struct CoreOwned {
     queues: PushQueues<u64>,
 }
 
-impl CoreOwned {
-    pub fn with(settings: &PushSettings<u64>) -> CoreOwned {
-        let (handle, queues) = settings.build();
-        CoreOwned { handle, queues }
-    }
-}
-
 impl Subject for CoreOwned {
     const NAME: &'static str = "core_owned";
     const REFERENCE: bool = false;
 
-    fn new(capacity: usize) -> CoreOwned {
-        let settings = PushBuilder::default().high_capacity(capacity).low_capacity(capacity);
-        CoreOwned::with(&settings.validate().unwrap())
+    fn new(limited: bool) -> CoreOwned {
+        let mut builder = PushBuilder::new().high_capacity(CAPACITY).low_capacity(CAPACITY);
+        if limited {
+            let rate = Rate::new(RATE.get(), Duration::from_secs(1));
+            builder = builder.high_rate(rate).low_rate(rate);
+        }
+        let (handle, queues) = builder.build().expect("the settings are good");
+        CoreOwned { handle, queues }
     }
 
     #[inline]
@@ -68,12 +73,14 @@ impl Subject for CoreOwned {
 struct State {
     high: VecDeque<u64>,
     low: VecDeque<u64>,
+    closed: bool,
+    reader: Option<Waker>,
 }
 
 /// One lock for both queues, shared by all handles and the receiving end.
 pub struct MutexShared {
-    capacity: usize,
     state: Arc<Mutex<State>>,
+    limiter: Option<Arc<DefaultDirectRateLimiter>>,
 }
 
 impl MutexShared {
@@ -87,21 +94,33 @@ impl Subject for MutexShared {
     const NAME: &'static str = "mutex_shared";
     const REFERENCE: bool = true;
 
-    fn new(capacity: usize) -> MutexShared {
-        MutexShared { capacity, state: Arc::default() }
+    fn new(limited: bool) -> MutexShared {
+        let limiter = || Arc::new(RateLimiter::direct(Quota::per_second(RATE)));
+        MutexShared { state: Arc::default(), limiter: limited.then(limiter) }
     }
 
     #[inline]
     fn push(&self, priority: Priority, frame: u64) -> Result<(), u64> {
+        if self.limiter.as_ref().is_some_and(|limiter| limiter.check().is_err()) {
+            return Err(frame);
+        }
         let mut state = self.lock();
+        if state.closed {
+            return Err(frame);
+        }
         let queue = match priority {
             Priority::High => &mut state.high,
             Priority::Low => &mut state.low,
         };
-        if queue.len() == self.capacity {
+        if queue.len() == CAPACITY {
             return Err(frame);
         }
         queue.push_back(frame);
+        let reader = state.reader.take();
+        drop(state);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
         Ok(())
     }
 

@@ -39,7 +39,8 @@ pub struct Row {
     pub operation: &'static str,
     pub counts: Option<Counts>,
     pub spread: Option<Spread>,
-    pub latency: Option<Latency>,
+    /// Of what, and how long each took.
+    pub latency: Option<(&'static str, Latency)>,
 }
 
 impl Row {
@@ -56,9 +57,9 @@ impl Row {
             })
         };
         let timed = |spread: &Spread| json!({ "median": spread.median, "least": spread.least, "greatest": spread.greatest });
-        let distribution = |latency: &Latency| {
+        let distribution = |(of, latency): &(&str, Latency)| {
             let percentiles: Vec<(f64, u64)> = PERCENTILES.map(|share| (share, latency.at(share))).to_vec();
-            json!({ "operations": latency.len(), "percentiles": percentiles, "curve": latency.curve() })
+            json!({ "of": of, "operations": latency.len(), "percentiles": percentiles, "curve": latency.curve() })
         };
         json!({
             "scope": scope,

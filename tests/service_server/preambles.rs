@@ -26,7 +26,7 @@ fn with_preamble() -> (Server<Lines>, mpsc::Receiver<Result<String, String>>) {
     let (heard, hears) = mpsc::channel();
     let server = server().preamble(introduce).preamble_limit(64).preamble_timeout(PATIENCE);
     let server = server.on_preamble(move |_, outcome| {
-        let outcome = outcome.map(String::clone).map_err(|error| match error {
+        let outcome = outcome.cloned().map_err(|error| match error {
             PreambleError::Refused(why) => format!("refused: {why}"),
             other => other.to_string(),
         });

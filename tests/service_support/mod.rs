@@ -207,7 +207,10 @@ pub fn app(log: &Log, door: &Door) -> Prepared<Lines> {
     App::new(Lines { log: log.clone() })
         .route("echo".into(), async |Frame(line): Frame<String>| Reply(line))
         .route("none".into(), async || {})
-        .route("me".into(), move |connection: Connection<Lines>| std::future::ready(me.set(Some(connection))))
+        .route("me".into(), move |connection: Connection<Lines>| {
+            me.set(Some(connection));
+            std::future::ready(())
+        })
         .route("say".into(), async |Frame(line): Frame<String>| Reply(line["say ".len()..].to_owned()))
         .route("big".into(), async |Frame(line): Frame<String>| Reply("x".repeat(number(&line) as usize)))
         .route("session".into(), async |Frame(line): Frame<String>, connection: Connection<Lines>| {

@@ -2,6 +2,7 @@
 
 use std::any::type_name;
 use std::fmt;
+use std::net::SocketAddr;
 use std::ops::Deref;
 
 use super::data::Data;
@@ -105,7 +106,7 @@ impl<P: Protocol> fmt::Debug for Incoming<P> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a handler of `{P}`",
     label = "this is no extractor",
-    note = "arguments are the request as `Frame<_>`, `Message<_>` or `Parsed<_>`; `Data<_>`, `Connection<_>`, `Session<_>`, `PushHandle<_>` and `Correlation`; and `Option`s and `Result<_, Rejection>`s of these",
+    note = "arguments are the request as `Frame<_>`, `Message<_>` or `Parsed<_>`; `Data<_>`, `Connection<_>`, `Session<_>`, `PushHandle<_>`, `PeerAddr` and `Correlation`; and `Option`s and `Result<_, Rejection>`s of these",
     note = "implement `Extract<{P}>` for a type of your own"
 )]
 pub trait Extract<P: Protocol>: Sized {
@@ -191,6 +192,17 @@ impl<P: Protocol> Extract<P> for Correlation {
     #[inline]
     fn extract(incoming: &mut Incoming<P>) -> Result<Correlation, Rejection> {
         incoming.correlation().map(Correlation).ok_or(Rejection::new("Correlation"))
+    }
+}
+
+/// Where the connection comes from, if that has a network address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddr(pub SocketAddr);
+
+impl<P: Protocol> Extract<P> for PeerAddr {
+    #[inline]
+    fn extract(incoming: &mut Incoming<P>) -> Result<PeerAddr, Rejection> {
+        incoming.connection().peer_addr().map(PeerAddr).ok_or(Rejection::new("PeerAddr"))
     }
 }
 

@@ -54,7 +54,7 @@ impl<P: Protocol> Clone for Settings<P> {
             factory: Arc::clone(&self.factory),
             addresses: self.addresses.clone(),
             listener: self.listener,
-            limits: self.limits.clone(),
+            limits: self.limits,
             pushes: self.pushes.clone(),
             when_full: self.when_full,
             refusal: Arc::clone(&self.refusal),

@@ -27,8 +27,8 @@ pub fn charts(results: &Results) -> Result<Vec<Chart>> {
         for case in rows.chunk_by(|one, other| one.case == other.case) {
             let curves: Vec<(&Row, &Latency)> =
                 case.iter().filter_map(|row| Some((*row, row.latency_ns.as_ref()?))).collect();
-            if let Some((first, _)) = curves.first() {
-                let title = format!("{scope}, {}: {}", first.case, first.operation);
+            if let Some((first, latency)) = curves.first() {
+                let title = format!("{scope}, {}: {}", first.case, latency.of);
                 let file = format!("baselines-{scope}-{}.svg", first.case.replace(['/', '_'], "-"));
                 let svg = draw(&title, &curves).map_err(|error| anyhow!("cannot draw {file}: {error}"))?;
                 charts.push(Chart { title, file, svg });
@@ -62,6 +62,8 @@ fn draw(title: &str, curves: &[(&Row, &Latency)]) -> Result<String, Box<dyn std:
         let mut chart = ChartBuilder::on(&area)
             .caption(title, ("sans-serif", 16))
             .margin(12)
+            // Half of the last label.
+            .margin_right(36)
             .x_label_area_size(40)
             .y_label_area_size(70)
             .build_cartesian_2d(0.0..NINES, (least * 0.8..greatest * 1.25).log_scale())?;
@@ -83,6 +85,7 @@ fn draw(title: &str, curves: &[(&Row, &Latency)]) -> Result<String, Box<dyn std:
         chart
             .configure_series_labels()
             .position(SeriesLabelPosition::UpperLeft)
+            .label_font(("sans-serif", 11))
             .background_style(WHITE)
             .border_style(BLACK.mix(0.3))
             .draw()?;
@@ -116,7 +119,7 @@ mod tests {
         let Chart { title, file, svg } = &charts[0];
         assert_eq!(
             (title.as_str(), file.as_str()),
-            ("pool, contended: a lease", "baselines-pool-contended.svg")
+            ("pool, contended: a wait", "baselines-pool-contended.svg")
         );
         for text in ["actor", "on_demand", "99 %", "99.99 %"] {
             assert!(svg.contains(&format!("\n{text}\n")), "no text {text}\n{svg}");

@@ -52,6 +52,8 @@ pub struct Counts {
 
 #[derive(Debug, Deserialize)]
 pub struct Latency {
+    /// What took so long.
+    pub of: String,
     pub operations: u64,
     /// Percentile and nanoseconds.
     pub percentiles: Vec<(f64, u64)>,
@@ -122,9 +124,9 @@ pub mod tests {
 
     /// A subject and its reference, timed and counted, with a distribution.
     pub const EXAMPLE: &str = r#"{"format":1,"machine":{"profile":"bench","kernel":"6.1"},"counters":{"tasks_spawned":"tasks"}}
-{"scope":"pool","case":"contended","subject":"actor","reference":false,"operation":"a lease","ns_per_op":{"median":20.0,"least":19.0,"greatest":2100.5},"counts":{"operations":1000,"allocations":0,"counters":{"tasks_spawned":0}},"latency_ns":{"operations":9,"percentiles":[[50.0,100],[99.0,1200]],"curve":[[0.0,90],[50.0,100],[99.0,1200],[100.0,1300]]}}
+{"scope":"pool","case":"contended","subject":"actor","reference":false,"operation":"a lease","ns_per_op":{"median":20.0,"least":19.0,"greatest":2100.5},"counts":{"operations":1000,"allocations":0,"counters":{"tasks_spawned":0}},"latency_ns":{"of":"a wait","operations":9,"percentiles":[[50.0,100],[99.0,1200]],"curve":[[0.0,90],[50.0,100],[99.0,1200],[100.0,1300]]}}
 {"scope":"pool","case":"life","subject":"actor","reference":false,"operation":"a life","ns_per_op":null,"counts":{"operations":1,"allocations":7,"counters":{}},"latency_ns":null}
-{"scope":"pool","case":"contended","subject":"on_demand","reference":true,"operation":"a lease","ns_per_op":{"median":50.0,"least":49.0,"greatest":51.0},"counts":{"operations":1000,"allocations":3500,"counters":{"tasks_spawned":2000}},"latency_ns":{"operations":9,"percentiles":[[50.0,300],[99.0,3200]],"curve":[[0.0,90],[50.0,300],[99.0,3200],[100.0,5300]]}}
+{"scope":"pool","case":"contended","subject":"on_demand","reference":true,"operation":"a lease","ns_per_op":{"median":50.0,"least":49.0,"greatest":51.0},"counts":{"operations":1000,"allocations":3500,"counters":{"tasks_spawned":2000}},"latency_ns":{"of":"a wait","operations":9,"percentiles":[[50.0,300],[99.0,3200]],"curve":[[0.0,90],[50.0,300],[99.0,3200],[100.0,5300]]}}
 "#;
 
     #[test]

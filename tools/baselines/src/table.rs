@@ -65,7 +65,7 @@ fn scope_table(out: &mut String, results: &Results, scope: &str) {
 
 fn latency_table(out: &mut String, results: &Results) {
     let Some(first) = results.rows.iter().find_map(|row| row.latency_ns.as_ref()) else { return };
-    let mut header = "| case | subject | operations |".to_owned();
+    let mut header = "| case | subject | one operation | operations |".to_owned();
     for (percentile, _) in &first.percentiles {
         let _ = write!(
             header,
@@ -73,12 +73,17 @@ fn latency_table(out: &mut String, results: &Results) {
             if *percentile < 100.0 { format!("p{percentile}") } else { "longest".to_owned() }
         );
     }
-    line(out, format_args!("{header}\n|---|---|---{}|", "|---".repeat(first.percentiles.len())));
+    line(out, format_args!("{header}\n|---|---|---|---{}|", "|---".repeat(first.percentiles.len())));
     for scope in results.scopes() {
         for row in results.by_case(scope) {
             let Some(latency) = &row.latency_ns else { continue };
-            let mut cells =
-                format!("| {scope}/{} | {} | {} |", row.case, subject(row), whole(latency.operations));
+            let mut cells = format!(
+                "| {scope}/{} | {} | {} | {} |",
+                row.case,
+                subject(row),
+                latency.of,
+                whole(latency.operations),
+            );
             for (_, nanoseconds) in &latency.percentiles {
                 let _ = write!(cells, " {} |", whole(*nanoseconds));
             }
@@ -124,7 +129,7 @@ fn whole(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -146,8 +151,8 @@ mod tests {
             "| contended | **actor** | a lease | 20.0 | 19.0 to 2,101 | – | 0.00 | `tasks_spawned` 0 in 1,000 |",
             "| contended | on_demand | a lease | 50.0 | 49.0 to 51.0 | 2.50 | 3.50 | `tasks_spawned` 2,000 in 1,000 |",
             "| life | **actor** | a life | – | – | – | 7 | – |",
-            "| case | subject | operations | p50 | p99 |",
-            "| pool/contended | on_demand | 9 | 300 | 3,200 |",
+            "| case | subject | one operation | operations | p50 | p99 |",
+            "| pool/contended | on_demand | a wait | 9 | 300 | 3,200 |",
             "![Waits](waits.svg)",
             "| `tasks_spawned` | tasks |",
         ] {

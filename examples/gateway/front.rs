@@ -138,7 +138,7 @@ impl<const N: usize> Words<N> {
 impl<const N: usize> Extract<Front> for Words<N> {
     fn extract(incoming: &mut Incoming<Front>) -> Result<Words<N>, Rejection> {
         let line = incoming.request().ok_or(Rejection::new("the line"))?;
-        Words::parse(line).map_err(|why| Rejection::of::<Words<N>>(why))
+        Words::parse(line).map_err(Rejection::of::<Words<N>>)
     }
 }
 

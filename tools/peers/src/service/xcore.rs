@@ -15,6 +15,8 @@ use tokio::sync::mpsc;
 
 /// Pushes under way at once at most, and so what a queue has room for.
 const WINDOW: u64 = 64;
+/// Twice as many as are ever under way: some may be in the hand of the queue's own core when the next window begins.
+const PLACES: usize = 2 * WINDOW as usize;
 
 /// What the numbers of the first `windows` add up to.
 fn sum(windows: u64) -> u64 {
@@ -79,7 +81,7 @@ pub fn corelet(mode: Mode, slice: Duration) -> Result<Outcome> {
     let builder = Runtime::builder().cores(Cores::Count(2)).pinned(false).busy_poll(busy_poll);
     let (_, mut guests) = builder.build_guests().context("cannot build corelet")?;
     let (there, here) = (guests.pop().context("two cores")?, guests.pop().context("two cores")?);
-    let settings = PushBuilder::<u64>::new().high_capacity(WINDOW as usize).validate()?;
+    let settings = PushBuilder::<u64>::new().high_capacity(PLACES).validate()?;
     let (settings_there, settings_here) = (settings.clone(), settings);
     let (there_is, handle_there) = oneshot::channel();
     let (here_is, handle_here) = oneshot::channel::<PushHandle<u64>>();
@@ -140,8 +142,8 @@ pub fn corelet(mode: Mode, slice: Duration) -> Result<Outcome> {
 
 /// tokio's bounded channel. Asleep: between two runtimes. Spinning: between two threads that do nothing but look.
 pub fn tokio(mode: Mode, slice: Duration) -> Result<Outcome> {
-    let (push, pushed) = mpsc::channel(WINDOW as usize);
-    let (push_back, back) = mpsc::channel(WINDOW as usize);
+    let (push, pushed) = mpsc::channel(PLACES);
+    let (push_back, back) = mpsc::channel(PLACES);
     let latency = match mode {
         Mode::Asleep => tokio_asleep(push, pushed, push_back, back, slice),
         Mode::Spinning => tokio_spinning(push, pushed, push_back, back, slice),

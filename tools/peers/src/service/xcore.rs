@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// Pushes under way at once at most, and so what a queue has room for.
+/// Pushes under way at once at most.
 const WINDOW: u64 = 64;
 /// Twice as many as are ever under way: some may be in the hand of the queue's own core when the next window begins.
 const PLACES: usize = 2 * WINDOW as usize;

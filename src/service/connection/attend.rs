@@ -6,10 +6,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
-use tokio_util::codec::{Decoder, Encoder};
+use tokio_util::codec::Decoder;
 
 use super::attention::{Attention, Source};
-use super::buffers::ROOM;
 use super::deadlines::{Deadlines, Wait};
 use super::response::{Current, Progress};
 use super::{Connection, End, Limits, Phase};
@@ -32,7 +31,7 @@ pub(super) enum Step {
 pub(super) struct Core<P: Protocol> {
     pub(super) connection: Connection<P>,
     pub(super) local: Rc<Local>,
-    codec: P::Codec,
+    pub(super) codec: P::Codec,
     pub(super) limits: Limits,
     attention: Attention,
     pub(super) deadlines: Deadlines,
@@ -53,7 +52,7 @@ pub(super) struct Core<P: Protocol> {
     /// Encoded, and not yet sent.
     pub(super) output: BytesMut,
     /// The whole frames at the front of `output`, in bytes.
-    whole: usize,
+    pub(super) whole: usize,
     /// The connection ends like this when the output is sent.
     pub(super) closing: Option<End>,
     /// `command_ended` has yet to run for the request.
@@ -380,70 +379,6 @@ impl<P: Protocol> Core<P> {
     pub(super) fn end_command(&mut self) {
         self.answering = false;
         self.protocol(|protocol, connection| protocol.command_ended(connection));
-    }
-
-    #[inline]
-    fn encode(&mut self, mut frame: P::Response) {
-        self.protocol(|protocol, connection| protocol.before_send(&mut frame, connection));
-        if self.output.capacity() == 0 {
-            self.output = self.buffer();
-        }
-        self.whole = self.output.len();
-        match self.codec.encode(frame, &mut self.output) {
-            Ok(()) if self.keep_to_budget() => {
-                self.whole = self.output.len();
-                self.counters().frames_out.add(1);
-            }
-            Ok(()) => self.output.truncate(self.whole),
-            Err(error) => {
-                self.output.truncate(self.whole);
-                self.closing = Some(End::Encode(error.into()));
-            }
-        }
-    }
-
-    /// What the codec or a hook has left when it panicked. A frame that is half encoded does not go out.
-    pub(super) fn broken(&mut self, message: String) {
-        self.output.truncate(self.whole);
-        self.closing = Some(End::Panicked { message });
-    }
-
-    /// False when the buffers hold more than they may, and the connection ends.
-    #[inline]
-    fn keep_to_budget(&mut self) -> bool {
-        let limit = self.limits.memory;
-        self.input.capacity() + self.output.capacity() <= limit || self.shrink(limit)
-    }
-
-    #[cold]
-    fn shrink(&mut self, limit: usize) -> bool {
-        for buffer in [&mut self.input, &mut self.output] {
-            *buffer = BytesMut::from(&buffer[..]);
-        }
-        let needed = self.input.len() + self.output.len();
-        if needed > limit && self.closing.is_none() {
-            self.closing = Some(End::OverBudget { needed, limit });
-        }
-        needed <= limit
-    }
-
-    /// A buffer that others have used before, unless that might be more than this connection may hold.
-    #[inline]
-    fn buffer(&self) -> BytesMut {
-        match self.limits.memory >= 4 * ROOM {
-            true => self.connection.app().buffers().take(),
-            false => BytesMut::new(),
-        }
-    }
-
-    /// An idle connection holds no buffer.
-    #[inline]
-    pub(super) fn give_back_buffers(&mut self) {
-        for buffer in [&mut self.input, &mut self.output] {
-            if buffer.is_empty() && buffer.capacity() > 0 {
-                self.connection.app().buffers().give(std::mem::take(buffer));
-            }
-        }
     }
 
     /// Has handles refuse further pushes.

@@ -93,6 +93,7 @@ pub(crate) mod buffers;
 mod deadlines;
 mod end;
 mod limits;
+mod memory;
 mod response;
 pub(crate) mod slot;
 

@@ -27,9 +27,17 @@ async fn busy(server: &corelet::service::ServerHandle) -> (Vec<TcpStream>, Vec<T
     (asking, idle)
 }
 
-/// Soon: one core may have closed its listener before the other.
-async fn nobody_listens(address: std::net::SocketAddr) {
-    poll_until(async || TcpStream::connect(address).await.is_err()).await;
+/// Soon: one core may have closed its listener before the other. Gives how many connections the looking has made: the other
+/// one may have served them.
+async fn nobody_listens(address: std::net::SocketAddr) -> usize {
+    let mut connected = 0;
+    poll_until(async || {
+        let refused = TcpStream::connect(address).await.is_err();
+        connected += usize::from(!refused);
+        refused
+    })
+    .await;
+    connected
 }
 
 #[test]
@@ -46,7 +54,7 @@ fn a_drain_finishes_what_has_begun_and_takes_nothing_new() {
         for mut client in idle {
             assert_eq!(hear_all(&mut client).await, "", "idle ones end at once");
         }
-        nobody_listens(server.local_addr()).await;
+        let looks = nobody_listens(server.local_addr()).await;
         until_open(&server, 2).await;
         assert!(!draining.is_finished());
         latch.open();
@@ -57,7 +65,8 @@ fn a_drain_finishes_what_has_begun_and_takes_nothing_new() {
                 "the answer, whole, and the end"
             );
         }
-        assert_eq!(soon(draining).await.unwrap().unwrap().connections, 4);
+        let drained = soon(draining).await.unwrap().unwrap().connections;
+        assert!((4..=4 + looks).contains(&drained), "{drained} were drained, and {looks} only looked");
         // A server that has ended has nothing to drain, count or list.
         assert_eq!(soon(server.drain(PATIENCE)).await.unwrap().connections, 0);
         assert!(soon(server.stats()).await.cores.is_empty());
@@ -144,6 +153,8 @@ fn a_server_that_has_stopped_accepting_serves_the_connections_it_has() {
         server.stop();
         nobody_listens(server.local_addr()).await;
         talk(&mut client, "echo b", "echo b").await;
+        // Without those that only looked.
+        until_open(&server, 1).await;
         assert_eq!(soon(server.drain(PATIENCE)).await.unwrap().connections, 1);
         assert_eq!(hear_all(&mut client).await, "");
     });

@@ -80,7 +80,8 @@ impl ServerHandle {
     /// Ends the server in good order: stops accepting as [`stop`](ServerHandle::stop) does, and has every connection finish what it
     /// has begun and send what is queued. Connections that are still there after `limit` are dropped. Preambles are broken off at once.
     ///
-    /// When it is called again, the earlier deadline stands for all.
+    /// When it is called again, the earlier deadline stands for all. A core that had done with its last connection by then counts
+    /// for nothing in the later call's figures.
     ///
     /// # Errors
     /// [`DrainTimeout`] says how many were dropped. They are gone, as after a drain that ends in time.

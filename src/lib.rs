@@ -6,7 +6,7 @@
 //! - On anything but 64-bit Linux, 5.19 or newer; or where io_uring is forbidden, as in many containers.
 //! - For work that is CPU-bound or unevenly spread: a task never leaves its core, and nobody steals it.
 //! - Together with libraries that need tokio's reactor, unless its cores run inside tokio: see [features](#features).
-//! - For TLS, name look-up, UDP or files: there are TCP and Unix streams, and addresses come resolved.
+//! - For TLS, UDP or files: there are TCP and Unix streams. Those take addresses; a pool resolves names.
 //! - With blocking calls in tasks: one of them stops its whole core.
 //! - With `panic = "abort"`: that a panic ends one task only rests on unwinding.
 //!

@@ -36,6 +36,20 @@ fn operations_explains_every_reason_for_a_close() {
 }
 
 #[test]
+#[cfg(feature = "service")]
+fn operations_explains_every_reason_for_the_end_of_a_connection() {
+    let begin = OPERATIONS.find("### Reasons for an end").expect("there is such a section");
+    let section = OPERATIONS[begin..].split("### Ending").next().expect("a split has a first part");
+    for reason in corelet::service::EndReason::ALL {
+        assert!(section.contains(&format!("| `{}` |", reason.name())), "{reason:?} is missing");
+    }
+    assert_eq!(
+        section.lines().filter(|line| line.starts_with("| `")).count(),
+        corelet::service::EndReason::ALL.len() + 1
+    );
+}
+
+#[test]
 fn operations_explains_every_error_of_an_acquire() {
     let errors = variants(include_str!("../src/pool/error.rs"), "AcquireError");
     assert!(errors.len() > 5 && errors.contains(&"Saturated"), "{errors:?}");

@@ -4,8 +4,9 @@
 //! cargo run --release --example chat
 //! ```
 //!
-//! One room is joined over TCP, the other over a Unix socket. A room is an actor; connections give it handles to push by, and it watches them, so that who leaves is gone. Words of the house
-//! go by the queues of high priority. The program brings its own members and checks that
+//! One room is joined over TCP, the other over a Unix socket. A room is an actor; connections give it handles to push by,
+//! and it watches them, so that who leaves is gone. Words of the house go by the queues of high priority. The program
+//! brings its own members and checks that
 //!
 //! - everybody in a room gets every message, in one order, the same for all;
 //! - a word of high priority overtakes what was pushed before it;

@@ -40,13 +40,14 @@ pub use byte_lines::{ByteLinesCodec, LineError};
 pub use resp::{RespCodec, RespError, Value};
 pub use tokio_util::codec::{LengthDelimitedCodec, LinesCodec, LinesCodecError};
 
-/// The longest frame that the codecs accept unless told otherwise: as many bytes as a connection holds by default.
+/// The longest frame that the codecs accept unless told otherwise, in bytes as they are sent: what a connection's
+/// [`Limits::max_frame`](super::Limits::max_frame) is by default.
 pub const MAX_FRAME: usize = 64 * 1024;
 
 /// The longest line that the codecs accept unless told otherwise: with its end it is as long as [`MAX_FRAME`].
 pub const MAX_LINE: usize = MAX_FRAME - 2;
 
-/// Frames with their length in front, four bytes in network order, and at most [`MAX_FRAME`] bytes behind it.
+/// Frames with their length in front, four bytes in network order, and at most [`MAX_FRAME`] bytes with it.
 ///
 /// The room for a frame is made when its length has come. Other layouts and bounds by
 /// [`LengthDelimitedCodec::builder`], whose own bound is 8 MiB: that is what every peer can make a connection hold by four
@@ -67,10 +68,11 @@ pub const MAX_LINE: usize = MAX_FRAME - 2;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn length_delimited() -> LengthDelimitedCodec {
-    LengthDelimitedCodec::builder().max_frame_length(MAX_FRAME).new_codec()
+    // Its bound is for what is behind the length.
+    LengthDelimitedCodec::builder().max_frame_length(MAX_FRAME - 4).new_codec()
 }
 
-/// Lines of text, which end in LF or CR LF, of at most [`MAX_LINE`] bytes. They are sent with LF.
+/// Lines of text, which end in LF or CR LF, of at most [`MAX_LINE`] bytes, a CR at the end included. They are sent with LF.
 ///
 /// A line that is too long or no UTF-8 is an error once; the codec then goes on behind its end. Bytes that are no text,
 /// and lines that should not be copied, are for [`ByteLinesCodec`].

@@ -1,11 +1,12 @@
 //! A connection allocates nothing for each frame, little when it begins, and holds little while it is idle.
 #![cfg(feature = "service")]
-#![allow(missing_docs, clippy::unwrap_used, unsafe_code)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
+#[path = "../benches/common/alloc.rs"]
+mod alloc;
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -21,41 +22,12 @@ use support::{on_cores, poll_until};
 use tokio_util::codec::{Decoder, Encoder, LengthDelimitedCodec};
 
 thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    static BYTES: Cell<i64> = const { Cell::new(0) };
     /// Of the connection that began last.
     static HANDLE: RefCell<Option<PushHandle<Bytes>>> = const { RefCell::new(None) };
 }
 
-/// Counts the allocations of each thread, and the bytes that it holds.
-struct Counting;
-
-// SAFETY: hands every call on to the system's allocator unchanged; the counters are plain thread-locals that need no
-// allocation and no destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        BYTES.set(BYTES.get() + layout.size() as i64);
-        // SAFETY: the caller's promise is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        BYTES.set(BYTES.get() - layout.size() as i64);
-        // SAFETY: likewise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        BYTES.set(BYTES.get() + size as i64 - layout.size() as i64);
-        // SAFETY: likewise.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: alloc::Counting = alloc::Counting;
 
 const LENGTH: usize = 64;
 static BODY: [u8; LENGTH] = [b'e'; LENGTH];
@@ -193,11 +165,11 @@ async fn count(rounds: usize, mut round: impl AsyncFnMut()) -> u64 {
     for _ in 0..10 {
         round().await;
     }
-    let before = ALLOCATIONS.get();
+    let before = alloc::on_this_thread();
     for _ in 0..rounds {
         round().await;
     }
-    ALLOCATIONS.get() - before
+    alloc::on_this_thread() - before
 }
 
 #[test]
@@ -277,10 +249,10 @@ fn beginning_a_connection_with_queues_takes_four_allocations_at_most() {
             let (mut connections, mut begun) = (Vec::with_capacity(1000), 0);
             for _ in 0..1000 {
                 let wire = Wire::default();
-                let before = ALLOCATIONS.get();
+                let before = alloc::on_this_thread();
                 connections.push((serve_on(wire.clone(), &app), wire));
                 yield_now().await;
-                begun += ALLOCATIONS.get() - before;
+                begun += alloc::on_this_thread() - before;
             }
             let each = begun as f64 / 1000.0;
             println!("{each} allocations to begin a connection");
@@ -300,20 +272,20 @@ fn an_idle_connection_holds_little_and_no_buffer() {
     on_cores(1, async |_, _| {
         let app = app(false);
         let mut connections: Vec<(JoinHandle<End>, Wire)> = Vec::with_capacity(COUNT as usize);
-        let before = BYTES.get();
+        let before = alloc::held_by_this_thread();
         for _ in 0..COUNT {
             let wire = Wire::default();
             connections.push((serve_on(wire.clone(), &app), wire));
         }
         poll_until(async || core_stats().unwrap().executor.ready == 0).await;
-        let fresh = (BYTES.get() - before) / COUNT;
+        let fresh = (alloc::held_by_this_thread() - before) / COUNT;
         // All of them have been busy.
         for (_, wire) in &connections {
             wire.change(|state| state.incoming = Some(&REQUEST));
             wire.until(REQUEST.len()).await;
         }
         poll_until(async || core_stats().unwrap().executor.ready == 0).await;
-        let used = (BYTES.get() - before) / COUNT;
+        let used = (alloc::held_by_this_thread() - before) / COUNT;
         println!("an idle connection holds {fresh} bytes, and {used} when it has been busy");
         assert!(fresh <= 2048 && used <= 2048, "{fresh} and {used} bytes");
         for (task, wire) in connections {

@@ -1,10 +1,12 @@
 //! A request through four middleware allocates nothing, and a connection costs the same whatever the number of routes.
 #![cfg(feature = "service")]
-#![allow(missing_docs, clippy::unwrap_used, unsafe_code)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
+#[path = "../benches/common/alloc.rs"]
+#[allow(dead_code, reason = "it counts bytes, too")]
+mod alloc;
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use bytes::BytesMut;
@@ -16,36 +18,8 @@ use corelet::service::{App, Prepared, Protocol, RequestError};
 use support::on_cores;
 use tokio_util::codec::{Decoder, Encoder};
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Counts the allocations of each thread.
-struct Counting;
-
-// SAFETY: hands every call on to the system's allocator unchanged; the counter is a plain thread-local that needs no
-// allocation and no destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: likewise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: likewise.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: alloc::Counting = alloc::Counting;
 
 /// Frames of two numbers: an id, and what it is about.
 struct Numbers;
@@ -147,11 +121,11 @@ fn requests_allocate_nothing() {
     on_cores(1, async |_, _| {
         let mut caller = app(32).caller();
         ask(&mut caller, 5, 77).await;
-        let before = ALLOCATIONS.get();
+        let before = alloc::on_this_thread();
         for round in 0..1000 {
             ask(&mut caller, round % 32, u64::from(round)).await;
         }
-        assert_eq!(ALLOCATIONS.get() - before, 0);
+        assert_eq!(alloc::on_this_thread() - before, 0);
         assert_eq!(caller.connection().session().get(), 1001);
     });
 }
@@ -160,9 +134,9 @@ fn requests_allocate_nothing() {
 fn a_connection_costs_the_same_with_one_route_and_with_a_thousand() {
     on_cores(1, async |_, _| {
         let cost = |app: &Prepared<Numbers>| {
-            let before = ALLOCATIONS.get();
+            let before = alloc::on_this_thread();
             let caller = app.caller();
-            let cost = ALLOCATIONS.get() - before;
+            let cost = alloc::on_this_thread() - before;
             drop(caller);
             cost
         };

@@ -7,6 +7,7 @@ mod alloc;
 mod support;
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -34,6 +35,12 @@ static BODY: [u8; LENGTH] = [b'e'; LENGTH];
 static REQUEST: [u8; LENGTH + 4] = {
     let mut request = [b'e'; LENGTH + 4];
     (request[0], request[1], request[2], request[3]) = (0, 0, 0, LENGTH as u8);
+    request
+};
+/// One that is answered after a wait.
+static WAIT: [u8; LENGTH + 4] = {
+    let mut request = REQUEST;
+    request[4] = b'w';
     request
 };
 static STREAM: [u8; 5] = [0, 0, 0, 1, b's'];
@@ -87,9 +94,26 @@ impl Protocol for Frames {
     }
 }
 
+/// Waits for something that comes soon. (A task that yields does not rest.)
+async fn wait() {
+    let mut waited = false;
+    let once = poll_fn(|cx| match std::mem::replace(&mut waited, true) {
+        true => Poll::Ready(()),
+        false => {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    });
+    once.await;
+}
+
 fn app(pushed_to: bool) -> Prepared<Frames> {
     App::new(Frames { pushed_to })
         .route(b'e', async |Frame(frame): Frame<Bytes>| Reply(frame))
+        .route(b'w', async |Frame(frame): Frame<Bytes>| {
+            wait().await;
+            Reply(frame)
+        })
         .route(b's', async || {
             Streamed(stream::iter((0..1000).map(|_| Ok::<_, io::Error>(Bytes::from_static(&BODY)))))
         })
@@ -187,6 +211,14 @@ fn requests_pushes_and_frames_of_streams_allocate_nothing() {
             wire.until(sent).await;
         });
         assert_eq!(requests.await, 0, "for 1,000 requests");
+
+        // The connection rests meanwhile, and the handler holds a frame cut from its buffer.
+        let waits = count(1000, async || {
+            wire.change(|state| state.incoming = Some(&WAIT));
+            sent += WAIT.len();
+            wire.until(sent).await;
+        });
+        assert_eq!(waits.await, 0, "for 1,000 requests whose handlers wait");
 
         let pushes = count(10, async || {
             for _ in 0..500 {

@@ -198,7 +198,7 @@ fn handlers_answer_with_frames_options_results_and_streams() {
         }
         assert_eq!(app.call("computed".to_owned()).await.unwrap(), ["0", "1", "2", "3"]);
         assert_eq!(app.call("stream".to_owned()).await.unwrap(), ["one", "two"]);
-        assert_eq!(error(&mut app, "broken").await, "the handler failed: broken off");
+        assert_eq!(error(&mut app, "broken").await, "the handler of \"broken\" failed: broken off");
         assert_eq!(error(&mut app, "err").await, "the handler of \"err\" failed: of a text");
         let mine = "the request to \"mine\" was rejected: what I want cannot be had from the request";
         assert_eq!(error(&mut app, "mine").await, mine);

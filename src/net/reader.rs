@@ -249,29 +249,18 @@ pub struct ReadHalf<'a> {
     pub(super) reader: &'a mut Reader,
 }
 
-impl ReadHalf<'_> {
+impl<'a> ReadHalf<'a> {
     /// As [`Stream::read`](super::Stream::read).
     ///
     /// # Errors
     /// As there.
-    pub async fn read<B: OwnedBufMut>(&mut self, mut buffer: B) -> (io::Result<usize>, B) {
-        if buffer.spare().1 == 0 {
-            let full =
-                io::Error::new(io::ErrorKind::InvalidInput, "the buffer has no spare room to read into");
-            return (Err(full), buffer);
-        }
-        match poll_fn(|cx| self.reader.poll_armed(self.socket, cx)).await {
-            Ok(Arrival::Data) => (Ok(self.copy_unread(&mut buffer)), buffer),
-            Ok(Arrival::End) => (Ok(0), buffer),
-            Ok(Arrival::Nothing) => {
-                let mut receive = op::receive(&self.socket.local, &self.socket.descriptor, buffer);
-                let (result, buffer) = (&mut receive).await;
-                self.reader.rest = receive.has_rest();
-                self.reader.ended |= matches!(result, Ok(0));
-                (result, buffer)
-            }
-            Err(error) => (Err(error), buffer),
-        }
+    pub fn read<B: OwnedBufMut>(&mut self, buffer: B) -> impl Future<Output = (io::Result<usize>, B)> {
+        ReadHalf { socket: self.socket, reader: self.reader }.read_unless(None, buffer)
+    }
+
+    /// A read, or `failure`.
+    pub(super) fn read_unless<B: OwnedBufMut>(self, failure: Option<io::Error>, buffer: B) -> Read<'a, B> {
+        Read { half: self, step: Step::Start(buffer, failure) }
     }
 
     /// As [`Stream::read_exact`](super::Stream::read_exact).
@@ -315,8 +304,67 @@ impl ReadHalf<'_> {
     ///
     /// # Errors
     /// As there.
-    pub async fn receive(&mut self) -> io::Result<Option<Received>> {
-        poll_fn(|cx| self.reader.poll_receive(self.socket, cx)).await
+    pub fn receive(&mut self) -> impl Future<Output = io::Result<Option<Received>>> {
+        poll_fn(|cx| self.reader.poll_receive(self.socket, cx))
+    }
+}
+
+/// A read under way. Not an `async fn`, which would keep the buffer in several places: this is a part of the futures of all
+/// who read.
+pub(super) struct Read<'a, B: OwnedBufMut> {
+    half: ReadHalf<'a>,
+    step: Step<B>,
+}
+
+enum Step<B: OwnedBufMut> {
+    Start(B, Option<io::Error>),
+    Receive(ReceiveOp<B>),
+    Done,
+}
+
+// The buffer is never pinned.
+impl<B: OwnedBufMut> Unpin for Read<'_, B> {}
+
+impl<B: OwnedBufMut> Future for Read<'_, B> {
+    type Output = (io::Result<usize>, B);
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Read { half, step } = self.get_mut();
+        loop {
+            if let Step::Receive(receive) = step {
+                let (result, buffer) = ready!(Pin::new(&mut *receive).poll(cx));
+                half.reader.rest = receive.has_rest();
+                half.reader.ended |= matches!(result, Ok(0));
+                *step = Step::Done;
+                return Poll::Ready((result, buffer));
+            }
+            match std::mem::replace(step, Step::Done) {
+                Step::Start(buffer, Some(failure)) => return Poll::Ready((Err(failure), buffer)),
+                Step::Start(mut buffer, None) => {
+                    if buffer.spare().1 == 0 {
+                        let full = "the buffer has no spare room to read into";
+                        let full = io::Error::new(io::ErrorKind::InvalidInput, full);
+                        return Poll::Ready((Err(full), buffer));
+                    }
+                    match half.reader.poll_armed(half.socket, cx) {
+                        Poll::Pending => {
+                            *step = Step::Start(buffer, None);
+                            return Poll::Pending;
+                        }
+                        Poll::Ready(Ok(Arrival::Data)) => {
+                            return Poll::Ready((Ok(half.copy_unread(&mut buffer)), buffer));
+                        }
+                        Poll::Ready(Ok(Arrival::End)) => return Poll::Ready((Ok(0), buffer)),
+                        Poll::Ready(Err(error)) => return Poll::Ready((Err(error), buffer)),
+                        Poll::Ready(Ok(Arrival::Nothing)) => {
+                            let socket = half.socket;
+                            *step = Step::Receive(op::receive(&socket.local, &socket.descriptor, buffer));
+                        }
+                    }
+                }
+                Step::Receive(_) | Step::Done => panic!("a read was polled after its end"),
+            }
+        }
     }
 }
 

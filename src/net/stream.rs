@@ -100,11 +100,9 @@ impl Stream {
     /// # Cancel safety
     /// Dropping the future drops the buffer, once the kernel is done with it. Bytes that arrive at that very moment
     /// can be lost, so a stream whose read was dropped should not be read again.
-    pub async fn read<B: OwnedBufMut>(&mut self, buffer: B) -> (io::Result<usize>, B) {
-        if let Some(error) = self.writer.failure(&self.socket) {
-            return (Err(error), buffer);
-        }
-        self.split().0.read(buffer).await
+    pub fn read<B: OwnedBufMut>(&mut self, buffer: B) -> impl Future<Output = (io::Result<usize>, B)> {
+        let failure = self.writer.failure(&self.socket);
+        self.split().0.read_unless(failure, buffer)
     }
 
     /// Reads exactly `count` bytes behind the contents of `buffer`, a vector with that much spare capacity, and gives it
@@ -130,8 +128,8 @@ impl Stream {
     ///
     /// # Cancel safety
     /// Cancel safe: what arrives meanwhile is given to the next call.
-    pub async fn receive(&mut self) -> io::Result<Option<Received>> {
-        self.split().0.receive().await
+    pub fn receive(&mut self) -> impl Future<Output = io::Result<Option<Received>>> {
+        poll_fn(|cx| self.poll_receive(cx))
     }
 
     /// What [`receive`](Stream::receive) gives, for those who poll: arms the receive if it is not, and wakes the task
@@ -153,8 +151,8 @@ impl Stream {
     ///
     /// # Cancel safety
     /// Dropping the future leaves open how much was written.
-    pub async fn write<B: OwnedBuf>(&mut self, buffer: B) -> (io::Result<usize>, B) {
-        self.split().1.write(buffer).await
+    pub fn write<B: OwnedBuf>(&mut self, buffer: B) -> impl Future<Output = (io::Result<usize>, B)> {
+        self.split().1.write_some(buffer)
     }
 
     /// Writes all of `buffer` and gives it back; see [`write`](Stream::write).
@@ -164,8 +162,8 @@ impl Stream {
     ///
     /// # Cancel safety
     /// Dropping the future leaves open how much was written.
-    pub async fn write_all<B: OwnedBuf>(&mut self, buffer: B) -> (io::Result<()>, B) {
-        self.split().1.write_all(buffer).await
+    pub fn write_all<B: OwnedBuf>(&mut self, buffer: B) -> impl Future<Output = (io::Result<()>, B)> {
+        self.split().1.write_whole(buffer)
     }
 
     /// Writes some of `buffers`, in order, in one call, and gives them back with the number of bytes written; of more

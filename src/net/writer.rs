@@ -4,14 +4,16 @@
 //! request and the wait for its reply cost one entry. Larger ones go out of the caller's own buffer, behind what was
 //! posted.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use super::stream::Socket;
 use crate::runtime::driver::op::Request;
 use crate::runtime::driver::owned::{OwnedBuf, bytes};
 use crate::runtime::driver::{POST_CAPACITY, PostKey, Posting};
-use crate::runtime::op::{self, PlainOp};
+use crate::runtime::op::{self, BufferOp, PlainOp};
 
 /// State of the sending side.
 #[derive(Debug, Default)]
@@ -64,68 +66,61 @@ pub struct WriteHalf<'a> {
     pub(super) writer: &'a mut Writer,
 }
 
-impl WriteHalf<'_> {
+impl<'a> WriteHalf<'a> {
+    pub(super) fn write_some<B: OwnedBuf>(self, buffer: B) -> Write<'a, B> {
+        Write { half: self, step: Step::Start(buffer), all: false }
+    }
+
+    pub(super) fn write_whole<B: OwnedBuf>(self, buffer: B) -> WriteAll<'a, B> {
+        WriteAll(Write { half: self, step: Step::Start(buffer), all: true })
+    }
+
     /// As [`Stream::write`](super::Stream::write).
     ///
     /// # Errors
     /// As there.
-    pub async fn write<B: OwnedBuf>(&mut self, buffer: B) -> (io::Result<usize>, B) {
-        self.send(buffer, false).await
+    pub fn write<B: OwnedBuf>(&mut self, buffer: B) -> impl Future<Output = (io::Result<usize>, B)> {
+        self.reborrow().write_some(buffer)
     }
 
     /// As [`Stream::write_all`](super::Stream::write_all).
     ///
     /// # Errors
     /// As there.
-    pub async fn write_all<B: OwnedBuf>(&mut self, mut buffer: B) -> (io::Result<()>, B) {
-        let len = buffer.init_len();
-        let mut sent = 0;
-        if len <= POST_CAPACITY {
-            let (result, buffer) = self.send(buffer, true).await;
-            return (result.map(drop), buffer);
-        }
-        if let Err(error) = self.flush().await {
-            return (Err(error), buffer);
-        }
-        while sent < len {
-            let result;
-            (result, buffer) =
-                op::send(&self.socket.local, &self.socket.descriptor, buffer, sent, true).await;
-            match result {
-                Ok(0) => return (Err(io::ErrorKind::WriteZero.into()), buffer),
-                Ok(count) => sent += count,
-                Err(error) => return (Err(error), buffer),
-            }
-        }
-        (Ok(()), buffer)
+    pub fn write_all<B: OwnedBuf>(&mut self, buffer: B) -> impl Future<Output = (io::Result<()>, B)> {
+        self.reborrow().write_whole(buffer)
     }
 
-    async fn send<B: OwnedBuf>(&mut self, buffer: B, all: bool) -> (io::Result<usize>, B) {
-        let len = buffer.init_len();
-        if len <= POST_CAPACITY {
-            let posted = self.post(bytes(&buffer)).await;
-            return (posted.map(|()| len), buffer);
-        }
-        match self.flush().await {
-            Ok(()) => op::send(&self.socket.local, &self.socket.descriptor, buffer, 0, all).await,
-            Err(error) => (Err(error), buffer),
-        }
+    fn reborrow(&mut self) -> WriteHalf<'_> {
+        WriteHalf { socket: self.socket, writer: self.writer }
     }
 
-    async fn post(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Has `bytes`, of which there may be none but not more than are posted at a time, sent with the next kernel entry.
+    fn poll_post(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if bytes.is_empty() {
-            return Ok(());
+            return Poll::Ready(Ok(()));
         }
         loop {
             let posting = self.socket.local.driver().post(self.writer.posted, &self.socket.descriptor, bytes);
             match posting {
                 Posting::Taken(key) => {
                     self.writer.posted = Some(key);
-                    return Ok(());
+                    return Poll::Ready(Ok(()));
                 }
-                Posting::Busy => self.flush().await?,
-                Posting::Failed(error) => return Err(error),
+                Posting::Busy => ready!(self.poll_flush(cx))?,
+                Posting::Failed(error) => return Poll::Ready(Err(error)),
             }
+        }
+    }
+
+    fn send<B: OwnedBuf>(&self, buffer: B, from: usize, all: bool) -> BufferOp<B> {
+        op::send(&self.socket.local, &self.socket.descriptor, buffer, from, all)
+    }
+
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.writer.posted {
+            Some(key) => self.socket.local.driver().poll_posted(key, cx.waker()),
+            None => Poll::Ready(Ok(())),
         }
     }
 
@@ -145,10 +140,7 @@ impl WriteHalf<'_> {
     /// # Errors
     /// As there.
     pub async fn flush(&mut self) -> io::Result<()> {
-        match self.writer.posted {
-            Some(key) => poll_fn(|cx| self.socket.local.driver().poll_posted(key, cx.waker())).await,
-            None => Ok(()),
-        }
+        poll_fn(|cx| self.poll_flush(cx)).await
     }
 
     /// As [`Stream::shutdown`](super::Stream::shutdown).
@@ -164,5 +156,74 @@ impl WriteHalf<'_> {
         };
         let key = self.socket.local.driver().start_plain(&self.socket.descriptor, Request::Shutdown { how });
         PlainOp::new(&self.socket.local, key).await.into_result().map(drop)
+    }
+}
+
+/// A write under way. Not an `async fn`, which would keep the buffer in several places: this is a part of the futures of
+/// all who write.
+pub(super) struct Write<'a, B: 'static> {
+    half: WriteHalf<'a>,
+    step: Step<B>,
+    all: bool,
+}
+
+enum Step<B: 'static> {
+    Start(B),
+    Send(BufferOp<B>, usize),
+    Done,
+}
+
+// The buffer is never pinned.
+impl<B> Unpin for Write<'_, B> {}
+
+impl<B: OwnedBuf> Future for Write<'_, B> {
+    type Output = (io::Result<usize>, B);
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Write { half, step, all } = self.get_mut();
+        loop {
+            match std::mem::replace(step, Step::Done) {
+                Step::Start(buffer) => {
+                    let len = buffer.init_len();
+                    let posts = len <= POST_CAPACITY;
+                    let polled = if posts { half.poll_post(bytes(&buffer), cx) } else { half.poll_flush(cx) };
+                    match polled {
+                        Poll::Pending => {
+                            *step = Step::Start(buffer);
+                            return Poll::Pending;
+                        }
+                        Poll::Ready(Err(error)) => return Poll::Ready((Err(error), buffer)),
+                        Poll::Ready(Ok(())) if posts => return Poll::Ready((Ok(len), buffer)),
+                        Poll::Ready(Ok(())) => *step = Step::Send(half.send(buffer, 0, *all), 0),
+                    }
+                }
+                Step::Send(mut op, before) => {
+                    let Poll::Ready((result, buffer)) = Pin::new(&mut op).poll(cx) else {
+                        *step = Step::Send(op, before);
+                        return Poll::Pending;
+                    };
+                    let sent = before + *result.as_ref().unwrap_or(&0);
+                    match result {
+                        Ok(0) if *all => return Poll::Ready((Err(io::ErrorKind::WriteZero.into()), buffer)),
+                        Ok(_) if *all && sent < buffer.init_len() => {
+                            *step = Step::Send(half.send(buffer, sent, true), sent);
+                        }
+                        result => return Poll::Ready((result.map(|_| sent), buffer)),
+                    }
+                }
+                Step::Done => panic!("a write was polled after its end"),
+            }
+        }
+    }
+}
+
+/// A [`Write`] of all.
+pub(super) struct WriteAll<'a, B: 'static>(Write<'a, B>);
+
+impl<B: OwnedBuf> Future for WriteAll<'_, B> {
+    type Output = (io::Result<()>, B);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx).map(|(result, buffer)| (result.map(drop), buffer))
     }
 }

@@ -43,5 +43,5 @@ pub use runtime_handle::{RuntimeHandle, UnknownCore};
 pub use simulation::{Faults, Simulation, SimulationError};
 pub use threads::Runtime;
 pub(crate) use time::far;
-pub use time::{Elapsed, Interval, Sleep, interval, now, sleep, sleep_until, timeout};
+pub use time::{Elapsed, Interval, Sleep, Timeout, interval, now, sleep, sleep_until, timeout};
 pub use watch::Watch;

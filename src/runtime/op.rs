@@ -136,17 +136,17 @@ impl<B: OwnedBufMut> Future for ReceiveOp<B> {
 }
 
 /// Sends the bytes of `buffer` from `start` on; with `all` until all are sent.
-pub(crate) async fn send<B: OwnedBuf>(
+pub(crate) fn send<B: OwnedBuf>(
     local: &Rc<Local>,
     descriptor: &Descriptor,
     buffer: B,
     start: usize,
     all: bool,
-) -> (io::Result<usize>, B) {
+) -> BufferOp<B> {
     let bytes = &super::driver::owned::bytes(&buffer)[start..];
     let request = Request::Send { from: bytes.as_ptr(), len: bytes.len().min(MAX_LEN) as u32, all };
     // SAFETY: the trait promises that the bytes stay where they are while the buffer is unused.
-    unsafe { BufferOp::start(local, descriptor, request, buffer) }.await
+    unsafe { BufferOp::start(local, descriptor, request, buffer) }
 }
 
 /// A message of several buffers, in the kernel's form.

@@ -1,10 +1,12 @@
 //! Waiting for time to pass: sleeps, time-outs and intervals, on the clock of the current core.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
+
+use pin_project_lite::pin_project;
 
 use super::context;
 use super::local::{Due, Local};
@@ -148,25 +150,44 @@ pub struct Elapsed {
 ///
 /// # Panics
 /// When not called on a core.
-pub async fn timeout<F: Future>(duration: Duration, future: F) -> Result<F::Output, Elapsed> {
-    let mut future = pin!(future);
-    let mut limit = None;
-    poll_fn(|cx| {
-        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
+    Timeout { future: Some(future), after: duration, limit: None }
+}
+
+pin_project! {
+    /// A future with a limit on its time; made by [`timeout`].
+    #[derive(Debug)]
+    #[must_use = "a future does nothing unless it is awaited"]
+    pub struct Timeout<F> {
+        // None when the time is over.
+        #[pin]
+        future: Option<F>,
+        after: Duration,
+        // From the first time that the future had to wait.
+        limit: Option<Sleep>,
+    }
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let Some(future) = this.future.as_mut().as_pin_mut() else {
+            panic!("a time-out was polled after its end")
+        };
+        if let Poll::Ready(output) = future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
-        let over = Pin::new(limit.get_or_insert_with(|| sleep(duration))).poll(cx).is_ready();
-        if !over {
-            return Poll::Pending;
-        }
+        ready!(Pin::new(this.limit.get_or_insert_with(|| sleep(*this.after))).poll(cx));
         // The result may be there and be held back only because the task must let others run first.
         if context::is_budget_spent() {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        Poll::Ready(Err(Elapsed { after: duration }))
-    })
-    .await
+        this.future.set(None);
+        Poll::Ready(Err(Elapsed { after: *this.after }))
+    }
 }
 
 /// Ticks every `period`, the first time one period from now.

@@ -66,6 +66,8 @@ use crate::service::push::{Priority, PushQueues, PushSettings};
 /// ```
 pub struct Caller<P: Protocol> {
     slot: FutureSlot<Outcome<P::Response>>,
+    /// The place of the last request's.
+    route: usize,
     queues: Option<PushQueues<P::Response>>,
     connection: Connection<P>,
 }
@@ -74,7 +76,7 @@ impl<P: Protocol> Prepared<P> {
     /// A connection without a socket, with a session of its own.
     pub fn caller(&self) -> Caller<P> {
         let connection = Connection::new(self, PushSettings::default());
-        Caller { slot: FutureSlot::new(), queues: None, connection }
+        Caller { slot: FutureSlot::new(), route: usize::MAX, queues: None, connection }
     }
 }
 
@@ -105,7 +107,7 @@ impl<P: Protocol> Caller<P> {
             Ok(())
         };
         let collected = AssertUnwindSafe(collect).catch_unwind().await;
-        collected.unwrap_or_else(|payload| Err(RequestError::from_panic(payload)))?;
+        self.located(collected.unwrap_or_else(|payload| Err(RequestError::from_panic(payload))))?;
         Ok(all)
     }
 
@@ -117,9 +119,16 @@ impl<P: Protocol> Caller<P> {
     /// # Cancel safety
     /// As [`call`](Caller::call).
     pub async fn respond(&mut self, request: P::Request) -> Outcome<P::Response> {
-        let app = self.connection.app();
-        app.start(request, &self.connection, &mut self.slot).result?;
-        Answer(&mut self.slot).await
+        let started = self.connection.app().start(request, &self.connection, &mut self.slot);
+        self.route = started.route;
+        started.result?;
+        let answer = AssertUnwindSafe(Answer(&mut self.slot)).catch_unwind().await;
+        self.located(answer.unwrap_or_else(|payload| Err(RequestError::from_panic(payload))))
+    }
+
+    /// An error says in which route it came to pass.
+    fn located<T>(&self, result: Result<T, RequestError>) -> Result<T, RequestError> {
+        result.map_err(|error| error.at(self.connection.app().route_name(self.route)))
     }
 
     /// What handlers have pushed to the connection meanwhile, in the order in which it would go out.

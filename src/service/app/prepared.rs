@@ -5,7 +5,6 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use futures_util::FutureExt;
 use rustc_hash::FxBuildHasher;
 
 use super::data::{Data, DataMap};
@@ -51,11 +50,7 @@ impl<S> Route<S> {
 impl<P: Protocol, S: Service<P> + 'static> ErasedRoute<P> for Route<S> {
     fn start(&self, mut incoming: Incoming<P>, slot: &mut FutureSlot<Outcome<P::Response>>) {
         let service = Rc::clone(&self.0);
-        slot.set(async move {
-            let answer = AssertUnwindSafe(service.run(&mut incoming)).catch_unwind().await;
-            let outcome = answer.unwrap_or_else(|payload| Err(RequestError::from_panic(payload)));
-            outcome.map_err(|error| error.at(incoming.route()))
-        });
+        slot.set(|| async move { service.run(&mut incoming).await });
     }
 
     fn needs(&self, needs: &mut Needs<'_>) {
@@ -104,6 +99,8 @@ impl<P: Protocol> fmt::Debug for Prepared<P> {
 
 /// What [`Prepared::start`] has come to.
 pub(crate) struct Started {
+    /// The place of its route, for [`route_name`](Prepared::route_name); of none when there is none.
+    pub(crate) route: usize,
     /// What the answers to the request are to be marked with.
     pub(crate) correlation: Option<u64>,
     /// Whether the slot has the request's future.
@@ -150,7 +147,7 @@ impl<P: Protocol> Prepared<P> {
         self.0.data.get()
     }
 
-    pub(super) fn route_name(&self, route: usize) -> &str {
+    pub(crate) fn route_name(&self, route: usize) -> &str {
         self.0.names.get(route).map_or("", String::as_str)
     }
 
@@ -162,19 +159,20 @@ impl<P: Protocol> Prepared<P> {
         connection: &Connection<P>,
         slot: &mut FutureSlot<Outcome<P::Response>>,
     ) -> Started {
-        let mut correlation = None;
+        let (mut correlation, mut route) = (None, usize::MAX);
         let started = catch_unwind(AssertUnwindSafe(|| {
             correlation = self.0.protocol.correlation(&request);
             let id = self.0.protocol.id(&request).ok_or(RequestError::NoRoute)?;
             let Some(place) = self.0.ids.get(&id).copied().or(self.0.fallback) else {
                 return Err(RequestError::UnknownRoute { id: show(&id) });
             };
-            let Some(route) = self.0.routes.get(place) else { return Err(RequestError::NoRoute) };
-            route.start(Incoming::new(request, correlation, place, connection.clone()), slot);
+            route = place;
+            let Some(service) = self.0.routes.get(place) else { return Err(RequestError::NoRoute) };
+            service.start(Incoming::new(request, correlation, place, connection.clone()), slot);
             Ok(())
         }));
         let result = started.unwrap_or_else(|payload| Err(RequestError::from_panic(payload)));
-        Started { correlation, result }
+        Started { route, correlation, result }
     }
 }
 

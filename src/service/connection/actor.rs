@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ impl<P: Protocol> Core<P> {
     async fn send<T: Transport>(&mut self, transport: &mut T) -> Result<(), End> {
         let output = std::mem::take(&mut self.output);
         let count = output.len() as u64;
-        let (result, mut output) = self.attend_to(Wait::Write, transport.send(output)).await?;
+        let (result, mut output) = self.attend_to(Wait::Write, pin!(transport.send(output))).await?;
         result?;
         self.counters().bytes_out.add(count);
         output.clear();
@@ -137,8 +137,11 @@ impl<P: Protocol> Core<P> {
     }
 
     /// Waits for a step of the transport's, and for a shutdown and the deadline meanwhile: whatever is stuck holds up neither.
-    async fn attend_to<R>(&mut self, wait: Wait, step: impl Future<Output = R>) -> Result<R, End> {
-        let mut step = pin!(step);
+    async fn attend_to<R>(
+        &mut self,
+        wait: Wait,
+        mut step: Pin<&mut impl Future<Output = R>>,
+    ) -> Result<R, End> {
         let mut waited = false;
         let done = poll_fn(|cx| {
             if let Poll::Ready(done) = step.as_mut().poll(cx) {
@@ -179,7 +182,8 @@ impl<P: Protocol> Core<P> {
         // Who was too late has had its time.
         let unread = !self.ended && !self.input.is_empty() && !end.is_timeout();
         self.input = BytesMut::new();
-        match self.attend_to(Wait::Write, transport.finish(unread)).await {
+        let finished = self.attend_to(Wait::Write, pin!(transport.finish(unread))).await;
+        match finished {
             Err(late @ End::WriteTimeout { .. }) => return late,
             Ok(Ok(())) if unread => self.linger(transport).await,
             _ => {}
@@ -201,7 +205,7 @@ impl<P: Protocol> Core<P> {
             }
         });
         // Whatever it comes to.
-        let _ = self.attend_to(Wait::Write, rest).await;
+        let _ = self.attend_to(Wait::Write, pin!(rest)).await;
     }
 
     /// Ends what has begun: nothing more will go out.

@@ -251,7 +251,10 @@ impl<P: Protocol> Core<P> {
                 }
                 self.end_command();
             }
-            Progress::Failed(error) => self.fail(error),
+            Progress::Failed(error) => {
+                let error = error.at(self.connection.app().route_name(self.current.route));
+                self.fail(error);
+            }
         }
         true
     }
@@ -341,6 +344,7 @@ impl<P: Protocol> Core<P> {
         // What the protocol says of the request is the user's; its panic is an error of the request.
         let started = app.start(request, &self.connection, &mut self.current.slot);
         self.current.correlation = started.correlation;
+        self.current.route = started.route;
         if let Err(error) = started.result {
             self.current.clear();
             self.fail(error);

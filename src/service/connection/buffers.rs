@@ -23,13 +23,17 @@ impl Buffers {
         spare.unwrap_or_else(|| BytesMut::with_capacity(ROOM))
     }
 
-    /// Gives back an empty buffer.
+    /// Takes an empty buffer back, and leaves none. While a frame that was cut from its front is alive, and all of its room
+    /// with it, it is left as it is, since a new one would have to be allocated in its place; with `at_once` it is let go of
+    /// even then.
     #[inline]
-    pub(super) fn give(&self, mut buffer: BytesMut) {
+    pub(super) fn give(&self, buffer: &mut BytesMut, at_once: bool) {
         buffer.clear();
-        // Frames were cut from its front, and a codec that reserves while the last of them is alive would allocate. Now
-        // they are gone, unless a handler keeps one, and all of its room with it.
-        let whole = buffer.try_reclaim(ROOM);
+        let whole = buffer.capacity() >= ROOM || buffer.try_reclaim(ROOM);
+        if !whole && !at_once {
+            return;
+        }
+        let buffer = std::mem::take(buffer);
         let mut spare = self.0.borrow_mut();
         if whole && buffer.capacity() <= LARGEST && spare.len() < KEPT {
             spare.push(buffer);
@@ -48,12 +52,15 @@ mod tests {
         used.extend_from_slice(&[b'x'; ROOM]);
         let frame = used.split_to(ROOM - 1);
         let place = frame.as_ptr();
+        buffers.give(&mut used, false);
+        assert!(buffers.0.borrow().is_empty() && used.capacity() > 0, "a frame of it is alive");
         drop(frame);
-        buffers.give(used);
+        buffers.give(&mut used, false);
+        assert_eq!(used.capacity(), 0);
         let again = buffers.take();
         assert!(again.is_empty() && again.capacity() >= ROOM && again.as_ptr() == place);
         for _ in 0..2 * KEPT {
-            buffers.give(BytesMut::with_capacity(ROOM));
+            buffers.give(&mut BytesMut::with_capacity(ROOM), true);
         }
         assert_eq!(buffers.0.borrow().len(), KEPT);
     }
@@ -61,13 +68,13 @@ mod tests {
     #[test]
     fn a_buffer_that_is_too_large_or_partly_in_use_is_not_kept() {
         let buffers = Buffers::default();
-        buffers.give(BytesMut::with_capacity(LARGEST + 1));
-        buffers.give(BytesMut::with_capacity(ROOM - 1));
+        buffers.give(&mut BytesMut::with_capacity(LARGEST + 1), false);
+        buffers.give(&mut BytesMut::with_capacity(ROOM - 1), true);
         let mut used = buffers.take();
         used.extend_from_slice(b"a frame");
         let kept = used.split_to(7);
-        buffers.give(used);
-        assert!(buffers.0.borrow().is_empty());
+        buffers.give(&mut used, true);
+        assert!(buffers.0.borrow().is_empty() && used.capacity() == 0);
         drop(kept);
     }
 }

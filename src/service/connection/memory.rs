@@ -63,12 +63,13 @@ impl<P: Protocol> Core<P> {
         }
     }
 
-    /// An idle connection holds no buffer.
+    /// An idle connection holds no buffer. One whose request is still at work keeps what that has a frame of.
     #[inline]
     pub(super) fn give_back_buffers(&mut self) {
+        let at_once = self.current.is_idle();
         for buffer in [&mut self.input, &mut self.output] {
             if buffer.is_empty() && buffer.capacity() > 0 {
-                self.connection.app().buffers().give(std::mem::take(buffer));
+                self.connection.app().buffers().give(buffer, at_once);
             }
         }
     }

@@ -34,11 +34,13 @@ pub(super) struct Current<F> {
     pub(super) slot: FutureSlot<Outcome<F>>,
     frames: Option<Frames<F>>,
     pub(super) correlation: Option<u64>,
+    /// The place of its route.
+    pub(super) route: usize,
 }
 
 impl<F> Current<F> {
     pub(super) fn new() -> Current<F> {
-        Current { slot: FutureSlot::new(), frames: None, correlation: None }
+        Current { slot: FutureSlot::new(), frames: None, correlation: None, route: usize::MAX }
     }
 
     #[inline]

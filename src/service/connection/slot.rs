@@ -52,14 +52,18 @@ impl<T> FutureSlot<T> {
         FutureSlot { memory: dangling(layout), layout, occupant: None, owns: PhantomData }
     }
 
-    /// Puts `future` in the place of what is there, which is dropped before.
+    /// Puts what `make` gives in the place of what is there, which is dropped before.
+    ///
+    /// A future that has not begun is a few arguments and much room. Made here and now, it need not be made elsewhere and
+    /// copied with all of its room.
     #[inline]
-    pub(crate) fn set<F: Future<Output = T> + 'static>(&mut self, future: F) {
+    pub(crate) fn set<F: Future<Output = T> + 'static>(&mut self, make: impl FnOnce() -> F) {
         self.clear();
         self.make_room(Layout::new::<F>());
         let place = self.memory.cast::<F>();
+        let future = make();
         // SAFETY: `make_room` left memory that is as large and as aligned as an `F` needs, and nobody lives in it, since
-        // `clear` has run. For an `F` without size an aligned pointer is all that is needed.
+        // `clear` has run and `make` cannot reach the slot, which is borrowed here. For an `F` without size an aligned pointer is all that is needed.
         unsafe { place.write(future) };
         self.occupant = Some(place);
     }
@@ -269,7 +273,7 @@ mod tests {
                         let dropped = Dropped { drops: Rc::clone(&drops), panics: drop_panics };
                         macro_rules! set {
                             ($n:expr, $align:expr) => {
-                                slot.set(Probe {
+                                slot.set(|| Probe {
                                     tag,
                                     pending,
                                     panics,
@@ -328,11 +332,11 @@ mod tests {
     fn memory_is_allocated_once_for_the_largest() {
         let mut slot = FutureSlot::new();
         let large = [1_u8; 400];
-        slot.set(async move { u128::from(large[3]) });
+        slot.set(|| async move { u128::from(large[3]) });
         let memory = slot.memory;
         for _ in 0..5 {
-            slot.set(ready(1_u128));
-            slot.set(async move { u128::from(large[3]) });
+            slot.set(|| ready(1_u128));
+            slot.set(|| async move { u128::from(large[3]) });
             assert_eq!(slot.memory, memory);
         }
     }
@@ -341,13 +345,13 @@ mod tests {
     fn what_is_very_large_is_not_kept() {
         let mut slot = FutureSlot::new();
         let huge = [1_u8; KEPT + 1];
-        slot.set(async move {
+        slot.set(|| async move {
             poll_fn(|_| Poll::Ready(())).await;
             huge[5]
         });
         assert_eq!(poll(&mut slot), Poll::Ready(1));
         assert_eq!(slot.layout.size(), 0);
-        slot.set(ready(2));
+        slot.set(|| ready(2));
         assert_eq!(poll(&mut slot), Poll::Ready(2));
     }
 
@@ -365,7 +369,7 @@ mod tests {
 
         let mut slot = FutureSlot::new();
         for _ in 0..2 {
-            slot.set(Aligned128([]));
+            slot.set(|| Aligned128([]));
             assert_eq!((poll(&mut slot), slot.layout.size()), (Poll::Ready(0), 0));
         }
     }
@@ -375,14 +379,14 @@ mod tests {
         let drops = Rc::new(Cell::new(0));
         let dropped = Dropped { drops: Rc::clone(&drops), panics: true };
         let mut slot = FutureSlot::new();
-        slot.set(async move {
+        slot.set(|| async move {
             let _dropped = dropped;
             pending::<()>().await;
         });
         assert!(poll(&mut slot).is_pending());
         slot.clear();
         assert!(slot.is_empty());
-        slot.set(ready(()));
+        slot.set(|| ready(()));
         assert!(poll(&mut slot).is_ready());
         assert_eq!(drops.get(), 1);
     }
@@ -400,7 +404,7 @@ mod tests {
         for name in ["first", "second"] {
             let says = Says(Rc::clone(&order), name);
             let order = Rc::clone(&order);
-            slot.set(async move {
+            slot.set(|| async move {
                 order.borrow_mut().push("polled");
                 let _says = says;
                 pending::<()>().await;
@@ -416,9 +420,9 @@ mod tests {
         let drops = Rc::new(Cell::new(0));
         let mut inner = FutureSlot::new();
         let dropped = Dropped::counted(&drops);
-        inner.set(async move { drop(dropped) });
+        inner.set(|| async move { drop(dropped) });
         let mut outer = FutureSlot::new();
-        outer.set(async move { inner.is_empty() });
+        outer.set(|| async move { inner.is_empty() });
         outer.clear();
         assert_eq!(drops.get(), 1);
     }

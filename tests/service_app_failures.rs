@@ -135,7 +135,10 @@ fn a_panic_is_its_requests_error() {
             assert_eq!(error(&mut app, request).await, wanted);
             assert_eq!(one(&mut app, "echo").await, "echo");
         }
-        assert_eq!(error(&mut app, "stream").await, "the handler of \"stream\" panicked: a stream on purpose");
+        assert_eq!(
+            error(&mut app, "stream").await,
+            "the handler of \"stream\" panicked: a stream on purpose"
+        );
         assert!(app.call("later".to_owned()).await.unwrap_err().is_panic());
         assert!(app.call("what".to_owned()).await.unwrap_err().is_unrouted());
     });
@@ -192,7 +195,12 @@ fn on_a_connection_the_next_request_is_answered_and_other_connections_see_nothin
             talk(&mut stream, "echo", "echo").await;
             talk(&mut other, "echo", "echo").await;
         }
-        talk(&mut stream, "stream", "frame 1\nframe 2\nthe handler of \"stream\" panicked: a stream on purpose").await;
+        talk(
+            &mut stream,
+            "stream",
+            "frame 1\nframe 2\nthe handler of \"stream\" panicked: a stream on purpose",
+        )
+        .await;
         talk(&mut stream, "echo", "echo").await;
         // The protocol has this one end the connection.
         talk(&mut stream, "fatal", "the handler of \"fatal\" failed: fatal").await;

@@ -158,6 +158,25 @@ fn a_hook_that_begins_a_connection_may_push() {
     });
 }
 
+/// Nothing has registered with the connection yet when the first request comes before the task has ever waited.
+#[test]
+fn what_a_handler_does_before_it_waits_is_seen_in_the_connections_first_poll_too() {
+    on_cores(1, async |_, _| {
+        for early in [true, false] {
+            for (request, answer) in [("report\n", "working\n"), ("leave\n", "")] {
+                let served = Served::new();
+                if !early {
+                    settle().await;
+                }
+                served.wire.feed(request);
+                settle().await;
+                assert_eq!(served.wire.got(), answer, "{request}, early: {early}");
+                assert_eq!(served.task.is_finished(), request == "leave\n", "early: {early}");
+            }
+        }
+    });
+}
+
 #[test]
 fn a_flood_of_pushes_keeps_no_request_from_its_answer() {
     on_cores(1, async |_, _| {

@@ -269,6 +269,14 @@ pub fn app(log: &Log, door: &Door) -> Prepared<Lines> {
         })
         .route("panic".into(), async || -> Reply<String> { panic!("on purpose") })
         .route("fail".into(), async || Err::<Reply<String>, _>("it does not work"))
+        .route("report".into(), async |connection: Connection<Lines>| {
+            connection.push_handle().high("working".to_owned()).unwrap();
+            std::future::pending::<()>().await;
+        })
+        .route("leave".into(), async |connection: Connection<Lines>| {
+            connection.shut_down();
+            std::future::pending::<()>().await;
+        })
         .route("drain".into(), async |connection: Connection<Lines>| {
             connection.drain();
             Reply("draining".to_owned())

@@ -3,6 +3,7 @@
 use std::io;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use memchr::memchr;
 use tokio_util::codec::{Decoder, Encoder};
 
 use super::MAX_LINE;
@@ -88,7 +89,7 @@ impl Decoder for ByteLinesCodec {
         let window = &src[..src.len().min(self.max_line.saturating_add(2))];
         // Another buffer than last time may be shorter.
         let scanned = self.scanned.min(window.len());
-        let Some(end) = window[scanned..].iter().position(|byte| *byte == b'\n') else {
+        let Some(end) = memchr(b'\n', &window[scanned..]) else {
             if window.strip_suffix(b"\r").unwrap_or(window).len() > self.max_line {
                 return Err(self.too_long());
             }

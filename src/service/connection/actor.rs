@@ -62,6 +62,8 @@ pub(crate) fn serve_connection<P: Protocol, T: Transport>(
         let end = match &mut serving {
             Ok(Serving { core, transport }) => {
                 let transport = &mut transport.0;
+                // A handler that runs before the task has ever waited is heard, too.
+                poll_fn(|cx| Poll::Ready(core.connection.register(cx))).await;
                 core.connect(transport.peer_addr());
                 let end = core.run(transport).await;
                 let end = core.close(transport, end).await;
@@ -154,6 +156,7 @@ impl<P: Protocol> Core<P> {
             }
             self.connection.register(cx);
             if !waited {
+                self.exhausted = false;
                 // Nothing is received meanwhile, so the peer cannot be late with anything else.
                 self.deadlines.clear();
                 waited = true;

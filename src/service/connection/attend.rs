@@ -59,6 +59,8 @@ pub(super) struct Core<P: Protocol> {
     pub(super) answering: bool,
     /// `disconnected` has yet to run.
     pub(super) connected: bool,
+    /// No source was ready, and the task has done nothing since but to send what was done at once: it need not look again.
+    pub(super) exhausted: bool,
 }
 
 impl<P: Protocol> Core<P> {
@@ -88,11 +90,13 @@ impl<P: Protocol> Core<P> {
             closing: None,
             answering: false,
             connected: false,
+            exhausted: false,
         }
     }
 
     /// Serves what is ready, in order of attention, until bytes must move.
     pub(super) fn attend<T: Transport>(&mut self, transport: &mut T, cx: &mut Context<'_>) -> Poll<Step> {
+        let mut exhausted = std::mem::take(&mut self.exhausted);
         loop {
             match self.connection.phase() {
                 Phase::Dropping => return Poll::Ready(Step::End(End::ShutDown)),
@@ -110,11 +114,17 @@ impl<P: Protocol> Core<P> {
                 }
                 break;
             }
+            if exhausted {
+                break;
+            }
             if !self.serve_next(transport, cx) {
+                // What is ready may have looked as if it were not.
+                exhausted = !context::is_budget_spent();
                 break;
             }
         }
         if !self.output.is_empty() {
+            self.exhausted = exhausted;
             return Poll::Ready(Step::Send);
         }
         if let Some(end) = self.closing.take() {

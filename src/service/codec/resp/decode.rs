@@ -4,7 +4,7 @@
 //! that nothing is looked at twice; the tokens become a value when its last byte has come. Headers are the exception: the
 //! one in front of a bulk string is read again with each piece of the string, but it is short.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use smallvec::SmallVec;
 use tokio_util::codec::Decoder;
 
@@ -196,7 +196,11 @@ impl Decoder for RespCodec {
             Ok(false) => Ok(None),
             Ok(true) => {
                 let frame = src.split_to(self.scan.at).freeze();
-                let value = build(&frame, &mut self.scan.tokens.iter());
+                let value = match *self.scan.tokens {
+                    [Token::Bulk(bytes)] => Value::Bulk(bytes.alone(frame)),
+                    [Token::Simple(text)] => Value::Simple(text.alone(frame)),
+                    ref tokens => build(&frame, &mut tokens.iter()),
+                };
                 self.scan.reset();
                 Ok(Some(value))
             }
@@ -278,6 +282,13 @@ impl Span {
         let start = self.start as usize;
         frame.slice(start..start + self.len as usize)
     }
+
+    /// The same without a further owner of the memory, whose count is atomic.
+    fn alone(self, mut frame: Bytes) -> Bytes {
+        frame.advance(self.start as usize);
+        frame.truncate(self.len as usize);
+        frame
+    }
 }
 
 /// Makes the next value of the tokens. Recursion is as deep as the arrays are, which is limited.
@@ -321,6 +332,11 @@ fn find_end(rest: &[u8], scanned: usize, most: usize) -> Result<End, RespError> 
 
 /// A number in decimal, perhaps with a sign.
 fn parse(line: &[u8]) -> Result<i64, RespError> {
+    // So many digits fit whatever they are. They are nearly always lengths, and short.
+    const SAFE: usize = 18;
+    if (1..=SAFE).contains(&line.len()) && line.iter().all(u8::is_ascii_digit) {
+        return Ok(line.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0')));
+    }
     let digits = std::str::from_utf8(line).map_err(|_| RespError::Number)?;
     digits.parse().map_err(|_| RespError::Number)
 }

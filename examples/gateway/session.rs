@@ -86,16 +86,14 @@ impl Wire {
         (written, self.sent) = stream.write_all(sent).await;
         written?;
         loop {
-            // At least this much room; the buffer grows with the reply, which the codec limits.
-            self.received.reserve(512);
-            let count;
-            (count, self.received) = stream.read(std::mem::take(&mut self.received)).await;
-            if count? == 0 {
+            let Some(received) = stream.receive().await? else {
                 return Err(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
                     "the upstream closed the connection",
                 ));
-            }
+            };
+            self.received.extend_from_slice(&received);
+            drop(received);
             match self.codec.decode(&mut self.received).map_err(invalid)? {
                 None => {}
                 Some(reply) if self.received.is_empty() => return Ok(reply),

@@ -51,6 +51,9 @@ pub(super) struct Reader {
     /// The last receive left bytes in the kernel.
     rest: bool,
     ended: bool,
+    /// The stream has had to wait for the end of an armed receive before it could leave its core. It may have to leave
+    /// again, so that nothing is left armed any more.
+    pub(super) travels: bool,
 }
 
 /// What an armed receive came to.
@@ -111,7 +114,7 @@ impl Reader {
         self.poll_arrival(socket, cx)
     }
 
-    /// The next bytes, by a receive that stays armed where the kernel can do that.
+    /// The next bytes, by a receive that stays armed where the kernel can do that and the stream stays on its core.
     pub(super) fn poll_receive(
         &mut self,
         socket: &Socket,
@@ -139,7 +142,7 @@ impl Reader {
         let mut driver = socket.local.driver();
         let features = driver.features();
         if features.provided_buffers {
-            let multishot = features.multishot_receive;
+            let multishot = features.multishot_receive && !self.travels;
             let request = Request::ReceivePooled { multishot, wait_first: false };
             let op = driver.start_plain(&socket.descriptor, request);
             self.armed = Some(Armed::Pooled { op, multishot });
@@ -206,6 +209,7 @@ impl Reader {
         while let Some(op) = self.armed.as_ref().and_then(Armed::op) {
             let Poll::Ready(arrival) = self.poll_arrival(socket, cx) else {
                 socket.local.driver().cancel(op);
+                self.travels = true;
                 return Poll::Pending;
             };
             match arrival {

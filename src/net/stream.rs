@@ -121,7 +121,8 @@ impl Stream {
     }
 
     /// Receives what comes next into a buffer of the core's pool; none when the peer has ended its side. While nothing
-    /// comes, no memory is held. The receive stays armed between calls where the kernel can do that (multishot).
+    /// comes, no memory is held. The receive stays armed between calls where the kernel can do that (multishot), unless that
+    /// has held up the stream when it left a core before.
     ///
     /// # Errors
     /// The kernel's.
@@ -264,8 +265,12 @@ impl Stream {
         self.writer.disown(&self.socket);
         let descriptor = self.socket.descriptor.clone();
         let local = Rc::clone(&self.socket.local);
+        let travels = self.reader.travels;
         drop(self);
-        descriptor.into_owned().map(DetachedStream).map_err(|shared| Stream::new(&local, shared))
+        match descriptor.into_owned() {
+            Ok(descriptor) => Ok(DetachedStream { descriptor, travels }),
+            Err(shared) => Err(Stream::new(&local, shared)),
+        }
     }
 
     /// Closes the stream and waits until its descriptor is closed. Bytes that the peer's full buffers hold up are given
@@ -297,7 +302,10 @@ impl Drop for Stream {
 
 /// A stream between two cores: open, used by nobody. Made by [`Stream::detach`].
 #[derive(Debug)]
-pub struct DetachedStream(DetachedDescriptor);
+pub struct DetachedStream {
+    descriptor: DetachedDescriptor,
+    travels: bool,
+}
 
 impl DetachedStream {
     /// Puts the stream on the current core.
@@ -306,6 +314,8 @@ impl DetachedStream {
     /// When not called on a core.
     #[track_caller]
     pub fn attach(self) -> Stream {
-        Stream::new(&context::current(), self.0.attach())
+        let mut stream = Stream::new(&context::current(), self.descriptor.attach());
+        stream.reader.travels = self.travels;
+        stream
     }
 }

@@ -166,6 +166,30 @@ pub async fn unread_bytes_survive_the_end_of_an_armed_receive() {
     }
 }
 
+/// What stays armed has to be ended before a stream can leave its core; once that has held it up, nothing stays armed.
+pub async fn a_stream_that_has_to_travel_is_held_up_by_an_armed_receive_once() {
+    let (mut near, far) = tcp_pair(Family::V4).await;
+    // Before it has ever received nothing holds it up.
+    let mut far = TcpStream::from(far.detach().unwrap().attach());
+    let mut held_up = 0;
+    for at in (0..50).step_by(10) {
+        near.write_all(pattern(at, 10)).await.0.unwrap();
+        let received = far.receive().await.unwrap().unwrap();
+        assert_eq!(received[..], pattern(at, 10));
+        drop(received);
+        let detached = match far.detach() {
+            Ok(detached) => detached,
+            Err(mut stream) => {
+                held_up += 1;
+                poll_fn(|cx| stream.poll_quiesce(cx)).await.unwrap();
+                stream.detach().unwrap()
+            }
+        };
+        far = TcpStream::from(detached.attach());
+    }
+    assert!(held_up <= 1, "{held_up} times");
+}
+
 /// Closing must not wait for the peer, so only the linger time that waits for nothing is taken.
 pub async fn closing_lingers_for_no_time() {
     let (near, mut far) = tcp_pair(Family::V4).await;

@@ -9,7 +9,7 @@ use corelet::net::TcpStream;
 use corelet::runtime::{Cores, Runtime, core_stats};
 use corelet::service::app::{Frame, Incoming, Middleware, Next, Outcome, Reply};
 use corelet::service::server::{Address, StartError};
-use corelet::service::{App, Server};
+use corelet::service::{App, Limits, Server};
 
 use crate::fixture::*;
 use crate::support::{on_cores, poll_until, soon};
@@ -148,6 +148,9 @@ fn what_cannot_be_started_says_why_and_leaves_nothing_running() {
         let nowhere = soon(Server::new(app(&Latch::default())).start(&runtime)).await;
         assert!(matches!(nowhere, Err(StartError::NoAddress)));
         assert!(matches!(soon(server().cores([]).start(&runtime)).await, Err(StartError::NoCores)));
+        let tight = server().limits(Limits { memory: 1023, max_frame: 1024, ..Limits::default() });
+        let error = soon(tight.start(&runtime)).await.unwrap_err();
+        assert!(matches!(error, StartError::Limits { memory: 1023, max_frame: 1024 }), "{error}");
         let foreign = Runtime::builder().cores(Cores::Count(1)).pinned(false).build().unwrap();
         let foreign = foreign.cores()[0];
         let error = soon(server().cores([cores[0], foreign]).start(&runtime)).await.unwrap_err();

@@ -17,6 +17,14 @@ pub enum StartError {
     /// No core was chosen.
     #[error("the server has no core; choose at least one, or leave the choice out to serve on all")]
     NoCores,
+    /// Connections may not hold as much as the longest frame that they accept.
+    #[error("connections may hold {memory} bytes, and frames of {max_frame}; raise `Limits::memory`")]
+    Limits {
+        /// [`Limits::memory`](crate::service::Limits::memory).
+        memory: usize,
+        /// [`Limits::max_frame`](crate::service::Limits::max_frame).
+        max_frame: usize,
+    },
     /// A core was chosen that the runtime does not have.
     #[error("core {core} is not a core of the runtime; `RuntimeHandle::cores` names them")]
     UnknownCore {

@@ -20,6 +20,24 @@ async fn crowd(server: &corelet::service::ServerHandle) -> Vec<TcpStream> {
     streams
 }
 
+/// One accept stays armed for all; each connection adds the receive that it waits by.
+#[test]
+fn accepting_takes_one_submission_however_many_come() {
+    const COUNT: u64 = 100;
+    on_cores(1, async move |runtime, _| {
+        let server = soon(server().start(&runtime)).await.unwrap();
+        let submitted = || core_stats().unwrap().driver.submitted;
+        let before = submitted();
+        let address = server.local_addr();
+        let crowd: Vec<_> = (0..COUNT).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+        until_open(&server, COUNT).await;
+        poll_until(async || submitted() - before >= COUNT).await;
+        let took = submitted() - before;
+        assert!(took < COUNT + 20, "{took} submissions for {COUNT} connections");
+        drop(crowd);
+    });
+}
+
 #[test]
 fn a_thousand_that_drip_are_cut_off_and_disturb_nobody() {
     on_cores(2, async move |runtime, _| {

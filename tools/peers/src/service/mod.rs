@@ -161,7 +161,7 @@ pub const SUBJECTS: &[Subject] = &[
     },
     Subject {
         name: "tokio_mpsc",
-        takes_part: |case| matches!(case, Case::PushHigh | Case::PushXcore(_)),
+        takes_part: |case| matches!(case, Case::PushHigh | Case::PushLow | Case::PushXcore(_)),
         run: |case, slice| match case {
             Case::PushXcore(mode) => xcore::tokio(mode, slice),
             _ => pushes::<tokio::TokioMpsc>(true, slice).map(of),

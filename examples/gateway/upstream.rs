@@ -105,12 +105,16 @@ async fn execute(Frame(command): Frame<Value>, store: Data<Store>) -> Value {
         (b"GET", [Value::Bulk(key)]) => {
             store.get(key).map_or(Value::Null, |value| Value::Bulk(value.clone()))
         }
-        (b"SET", [Value::Bulk(key), _]) if store.len() >= MAX_KEYS && !store.contains_key(key) => {
-            Value::error("OOM too many keys")
-        }
         (b"SET", [Value::Bulk(key), Value::Bulk(value)]) => {
             // Copies, as all that was received along with them would be kept otherwise.
-            store.insert(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+            let value = Bytes::copy_from_slice(value);
+            if let Some(stored) = store.get_mut(key) {
+                *stored = value;
+            } else if store.len() < MAX_KEYS {
+                store.insert(Bytes::copy_from_slice(key), value);
+            } else {
+                return Value::error("OOM too many keys");
+            }
             Value::simple("OK")
         }
         (b"DEL", [Value::Bulk(key)]) => Value::Integer(store.remove(key).is_some().into()),

@@ -5,7 +5,7 @@ mod common;
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -234,6 +234,23 @@ fn a_time_out_leaves_alone_what_is_quick_enough() {
             5
         };
         assert_eq!(timeout(Duration::from_secs(3600), quick).await, Ok(5));
+    });
+}
+
+#[test]
+fn a_time_out_that_is_over_holds_nothing_any_more() {
+    on_core(|| async {
+        for quick in [true, false] {
+            let held = Rc::new(());
+            let theirs = Rc::clone(&held);
+            let work = poll_fn(move |_| {
+                let _held = &theirs;
+                if quick { Poll::Ready(()) } else { Poll::Pending }
+            });
+            let mut limited = pin!(timeout(ms(1), work));
+            assert_eq!(limited.as_mut().await.is_ok(), quick);
+            assert_eq!(Rc::strong_count(&held), 1);
+        }
     });
 }
 

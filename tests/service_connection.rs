@@ -177,6 +177,45 @@ fn what_a_handler_does_before_it_waits_is_seen_in_the_connections_first_poll_too
     });
 }
 
+/// Whatever else has woken the task and taken its waker meanwhile.
+#[test]
+fn a_handler_that_shuts_its_connection_down_is_heard_in_every_poll() {
+    on_cores(1, async |_, _| {
+        let served = Served::new();
+        let connection = served.connection().await;
+        settle().await;
+        connection.push_handle();
+        served.wire.feed("leave\n");
+        settle().await;
+        assert!(served.task.is_finished());
+    });
+}
+
+#[test]
+fn what_comes_while_a_send_is_stuck_is_served_behind_it() {
+    on_cores(1, async |_, _| {
+        let served = Served::new();
+        let handle = served.connection().await.push_handle();
+        served.wire.stuck(true);
+        served.wire.feed("say one\n");
+        settle().await;
+        served.wire.feed("say two\n");
+        settle().await;
+        served.wire.stuck(false);
+        settle().await;
+        assert_eq!(served.wire.got(), "one\ntwo\n");
+        // The same with a push.
+        served.wire.stuck(true);
+        served.wire.feed("say three\n");
+        settle().await;
+        handle.low("pushed".to_owned()).unwrap();
+        settle().await;
+        served.wire.stuck(false);
+        settle().await;
+        assert_eq!(served.wire.got(), "one\ntwo\nthree\npushed\n");
+    });
+}
+
 #[test]
 fn a_flood_of_pushes_keeps_no_request_from_its_answer() {
     on_cores(1, async |_, _| {

@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use super::stream::Socket;
+use super::writer::Writer;
 use crate::runtime::driver::buffers::PooledBuf;
 use crate::runtime::driver::op::{OpKey, Request};
 use crate::runtime::driver::owned::{Limited, OwnedBufMut, fill};
@@ -51,8 +52,8 @@ pub(super) struct Reader {
     /// The last receive left bytes in the kernel.
     rest: bool,
     ended: bool,
-    /// The stream has had to wait for the end of an armed receive before it could leave its core. It may have to leave
-    /// again, so that nothing is left armed any more.
+    /// The stream has had to wait for the end of a receive that stays armed before it could leave its core. It may have to
+    /// leave again, so that it receives one at a time from now on.
     pub(super) travels: bool,
 }
 
@@ -181,8 +182,9 @@ impl Reader {
             (Err(error), Some(multishot), _) => match error.raw_os_error() {
                 // No buffer was free: one of the caller's own serves as well.
                 Some(libc::ENOBUFS) => Arrival::Nothing,
-                // It brought more than was received, and all of that has been taken.
-                Some(libc::ECANCELED) if multishot => Arrival::Nothing,
+                // It brought more than was received, and all of that has been taken; or it was ended for a departure that
+                // was given up.
+                Some(libc::ECANCELED) => Arrival::Nothing,
                 // A kernel without multishot receives: from now on there are only single ones.
                 Some(libc::EINVAL) if multishot => {
                     driver.give_up_multishot();
@@ -209,7 +211,7 @@ impl Reader {
         while let Some(op) = self.armed.as_ref().and_then(Armed::op) {
             let Poll::Ready(arrival) = self.poll_arrival(socket, cx) else {
                 socket.local.driver().cancel(op);
-                self.travels = true;
+                self.travels |= matches!(self.armed, Some(Armed::Pooled { multishot: true, .. }));
                 return Poll::Pending;
             };
             match arrival {
@@ -259,12 +261,13 @@ impl<'a> ReadHalf<'a> {
     /// # Errors
     /// As there.
     pub fn read<B: OwnedBufMut>(&mut self, buffer: B) -> impl Future<Output = (io::Result<usize>, B)> {
-        ReadHalf { socket: self.socket, reader: self.reader }.read_unless(None, buffer)
+        let half = ReadHalf { socket: self.socket, reader: self.reader };
+        Read { half, step: Step::Start(buffer, None) }
     }
 
-    /// A read, or `failure`.
-    pub(super) fn read_unless<B: OwnedBufMut>(self, failure: Option<io::Error>, buffer: B) -> Read<'a, B> {
-        Read { half: self, step: Step::Start(buffer, failure) }
+    /// A read that tells of a write by `writer` that has failed.
+    pub(super) fn read_behind<B: OwnedBufMut>(self, writer: &'a Writer, buffer: B) -> Read<'a, B> {
+        Read { half: self, step: Step::Start(buffer, Some(writer)) }
     }
 
     /// As [`Stream::read_exact`](super::Stream::read_exact).
@@ -317,11 +320,12 @@ impl<'a> ReadHalf<'a> {
 /// who read.
 pub(super) struct Read<'a, B: OwnedBufMut> {
     half: ReadHalf<'a>,
-    step: Step<B>,
+    step: Step<'a, B>,
 }
 
-enum Step<B: OwnedBufMut> {
-    Start(B, Option<io::Error>),
+enum Step<'a, B: OwnedBufMut> {
+    /// With the writer whose failure has yet to be looked for.
+    Start(B, Option<&'a Writer>),
     Receive(ReceiveOp<B>),
     Done,
 }
@@ -343,8 +347,10 @@ impl<B: OwnedBufMut> Future for Read<'_, B> {
                 return Poll::Ready((result, buffer));
             }
             match std::mem::replace(step, Step::Done) {
-                Step::Start(buffer, Some(failure)) => return Poll::Ready((Err(failure), buffer)),
-                Step::Start(mut buffer, None) => {
+                Step::Start(mut buffer, writer) => {
+                    if let Some(failure) = writer.and_then(|writer| writer.failure(half.socket)) {
+                        return Poll::Ready((Err(failure), buffer));
+                    }
                     if buffer.spare().1 == 0 {
                         let full = "the buffer has no spare room to read into";
                         let full = io::Error::new(io::ErrorKind::InvalidInput, full);

@@ -101,8 +101,8 @@ impl Stream {
     /// Dropping the future drops the buffer, once the kernel is done with it. Bytes that arrive at that very moment
     /// can be lost, so a stream whose read was dropped should not be read again.
     pub fn read<B: OwnedBufMut>(&mut self, buffer: B) -> impl Future<Output = (io::Result<usize>, B)> {
-        let failure = self.writer.failure(&self.socket);
-        self.split().0.read_unless(failure, buffer)
+        let Stream { socket, reader, writer } = self;
+        ReadHalf { socket, reader }.read_behind(writer, buffer)
     }
 
     /// Reads exactly `count` bytes behind the contents of `buffer`, a vector with that much spare capacity, and gives it
@@ -269,7 +269,11 @@ impl Stream {
         drop(self);
         match descriptor.into_owned() {
             Ok(descriptor) => Ok(DetachedStream { descriptor, travels }),
-            Err(shared) => Err(Stream::new(&local, shared)),
+            Err(shared) => {
+                let mut stream = Stream::new(&local, shared);
+                stream.reader.travels = travels;
+                Err(stream)
+            }
         }
     }
 

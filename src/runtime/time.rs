@@ -159,7 +159,7 @@ pin_project! {
     #[derive(Debug)]
     #[must_use = "a future does nothing unless it is awaited"]
     pub struct Timeout<F> {
-        // None when the time is over.
+        // None when it is over.
         #[pin]
         future: Option<F>,
         after: Duration,
@@ -177,6 +177,8 @@ impl<F: Future> Future for Timeout<F> {
             panic!("a time-out was polled after its end")
         };
         if let Poll::Ready(output) = future.poll(cx) {
+            this.future.set(None);
+            *this.limit = None;
             return Poll::Ready(Ok(output));
         }
         ready!(Pin::new(this.limit.get_or_insert_with(|| sleep(*this.after))).poll(cx));

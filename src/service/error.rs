@@ -51,7 +51,7 @@ pub enum RequestError {
     /// The handler, a middleware, an extractor or what the protocol says of requests panicked.
     #[error("the handler{} panicked: {message}", At("of", .route))]
     Panicked {
-        /// The route's id, as `Debug` shows it. None when the panic came before the route was found, or in a streamed response.
+        /// The route's id, as `Debug` shows it. None when the panic came before the route was found.
         route: Option<Box<str>>,
         /// What it panicked with, if that was a text.
         message: String,

@@ -49,7 +49,8 @@ pub trait Transport: 'static {
     /// Bytes that have arrived.
     type Received: Deref<Target = [u8]>;
 
-    /// The next bytes that have arrived; none when the peer has ended its side. Wakes the task when there may be some.
+    /// The next bytes that have arrived; none when the peer has ended its side. Wakes the task when there may be some, also
+    /// when it is a send of its own that has brought them: it may not be asked again before.
     ///
     /// # Errors
     /// The transport's own.

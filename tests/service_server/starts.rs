@@ -148,9 +148,10 @@ fn what_cannot_be_started_says_why_and_leaves_nothing_running() {
         let nowhere = soon(Server::new(app(&Latch::default())).start(&runtime)).await;
         assert!(matches!(nowhere, Err(StartError::NoAddress)));
         assert!(matches!(soon(server().cores([]).start(&runtime)).await, Err(StartError::NoCores)));
-        let tight = server().limits(Limits { memory: 1023, max_frame: 1024, ..Limits::default() });
+        let tight =
+            server().limits(Limits { memory: 1099, max_frame: 1000, send_at: 100, ..Limits::default() });
         let error = soon(tight.start(&runtime)).await.unwrap_err();
-        assert!(matches!(error, StartError::Limits { memory: 1023, max_frame: 1024 }), "{error}");
+        assert!(matches!(error, StartError::Limits { memory: 1099, needed: 1100 }), "{error}");
         let foreign = Runtime::builder().cores(Cores::Count(1)).pinned(false).build().unwrap();
         let foreign = foreign.cores()[0];
         let error = soon(server().cores([cores[0], foreign]).start(&runtime)).await.unwrap_err();

@@ -111,7 +111,7 @@ impl<P: Protocol> Caller<P> {
         Ok(all)
     }
 
-    /// What `request` comes to; a stream of frames has not begun.
+    /// What `request` comes to; a stream of frames has not begun, and the errors in it name no route.
     ///
     /// # Errors
     /// Why it has no ordinary response.

@@ -62,12 +62,6 @@ pub(crate) fn serve_connection<P: Protocol, T: Transport>(
         let end = match &mut serving {
             Ok(Serving { core, transport }) => {
                 let transport = &mut transport.0;
-                // A handler that runs before the task has ever waited is heard, too.
-                let registered = poll_fn(|cx| {
-                    core.connection.register(cx);
-                    Poll::Ready(())
-                });
-                registered.await;
                 core.connect(transport.peer_addr());
                 let end = core.run(transport).await;
                 let end = core.close(transport, end).await;

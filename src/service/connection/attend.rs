@@ -96,6 +96,8 @@ impl<P: Protocol> Core<P> {
 
     /// Serves what is ready, in order of attention, until bytes must move.
     pub(super) fn attend<T: Transport>(&mut self, transport: &mut T, cx: &mut Context<'_>) -> Poll<Step> {
+        // Before anything runs that may change the phase, or make the queues: a wake-up takes the waker out.
+        self.connection.register(cx);
         let mut exhausted = std::mem::take(&mut self.exhausted);
         loop {
             match self.connection.phase() {
@@ -147,7 +149,6 @@ impl<P: Protocol> Core<P> {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        self.connection.register(cx);
         self.give_back_buffers();
         let wait = if self.current.is_handled() {
             Some(Wait::Request)

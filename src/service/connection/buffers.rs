@@ -29,13 +29,15 @@ impl Buffers {
     #[inline]
     pub(super) fn give(&self, buffer: &mut BytesMut, at_once: bool) {
         buffer.clear();
-        let whole = buffer.capacity() >= ROOM || buffer.try_reclaim(ROOM);
-        if !whole && !at_once {
+        // What is left of its room says nothing of the whole.
+        let too_large = buffer.try_reclaim(LARGEST + 1);
+        let roomy = buffer.try_reclaim(ROOM);
+        if !roomy && !at_once {
             return;
         }
         let buffer = std::mem::take(buffer);
         let mut spare = self.0.borrow_mut();
-        if whole && buffer.capacity() <= LARGEST && spare.len() < KEPT {
+        if roomy && !too_large && spare.len() < KEPT {
             spare.push(buffer);
         }
     }
@@ -76,5 +78,23 @@ mod tests {
         buffers.give(&mut used, true);
         assert!(buffers.0.borrow().is_empty() && used.capacity() == 0);
         drop(kept);
+    }
+
+    #[test]
+    fn what_is_left_of_a_buffer_does_not_hide_how_large_it_is() {
+        let buffers = Buffers::default();
+        let mut used = BytesMut::with_capacity(4 * LARGEST);
+        used.resize(4 * LARGEST - ROOM, b'x');
+        drop(used.split());
+        assert_eq!(used.capacity(), ROOM);
+        buffers.give(&mut used, true);
+        assert!(buffers.0.borrow().is_empty());
+        // And one that is used up to its last byte is as good as any.
+        let mut used = buffers.take();
+        used.resize(ROOM, b'x');
+        drop(used.split());
+        assert_eq!(used.capacity(), 0);
+        buffers.give(&mut used, true);
+        assert_eq!(buffers.0.borrow().len(), 1);
     }
 }

@@ -21,9 +21,10 @@ pub struct Limits {
     /// decoded, nothing more is received.
     pub max_frame: usize,
     /// The most bytes that are received and not decoded or encoded and not sent, with the spare room of the buffers
-    /// they are in; 256 KiB by default. That has to be enough for a frame each way and `send_at`; a server does not start with
-    /// less than `max_frame`. A codec that reserves more
-    /// has its buffer shrunk afterwards. What a codec keeps in itself is not seen, nor what handlers keep of a frame.
+    /// they are in; 256 KiB by default. That has to be enough for a frame each way and `send_at`; a server does not start
+    /// with less than `max_frame` and `send_at` come to, while [`serve`](crate::service::serve) takes what it is given. A codec
+    /// that reserves more has its buffer shrunk afterwards. What a codec keeps in itself is not seen, nor what handlers keep
+    /// of a frame.
     pub memory: usize,
     /// Encoded bytes from which on nothing more is encoded before they are sent; 4 KiB by default, which the driver sends
     /// without waiting.

@@ -57,18 +57,24 @@ impl<P: Protocol> Core<P> {
     /// A buffer that others have used before, unless that might be more than this connection may hold.
     #[inline]
     pub(super) fn buffer(&self) -> BytesMut {
-        match self.limits.memory >= 4 * ROOM {
+        match self.shares_buffers() {
             true => self.connection.app().buffers().take(),
             false => BytesMut::new(),
         }
     }
 
-    /// An idle connection holds no buffer. One whose request is still at work keeps what that has a frame of.
+    #[inline]
+    fn shares_buffers(&self) -> bool {
+        self.limits.memory >= 4 * ROOM
+    }
+
+    /// An idle connection holds no buffer. One whose request is still at work keeps that of which the request has a frame.
     #[inline]
     pub(super) fn give_back_buffers(&mut self) {
-        let at_once = self.current.is_idle();
+        let at_once = self.current.is_idle() || !self.shares_buffers();
         for buffer in [&mut self.input, &mut self.output] {
-            if buffer.is_empty() && buffer.capacity() > 0 {
+            // One that has been used up has no capacity either, and may have all of it again.
+            if buffer.is_empty() {
                 self.connection.app().buffers().give(buffer, at_once);
             }
         }

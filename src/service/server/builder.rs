@@ -246,9 +246,10 @@ impl<P: Protocol> Server<P> {
         if self.settings.addresses.is_empty() {
             return Err(StartError::NoAddress);
         }
-        let Limits { memory, max_frame, .. } = self.settings.limits;
-        if memory < max_frame {
-            return Err(StartError::Limits { memory, max_frame });
+        let Limits { memory, max_frame, send_at, .. } = self.settings.limits;
+        let needed = max_frame.saturating_add(send_at);
+        if memory < needed {
+            return Err(StartError::Limits { memory, needed });
         }
         let cores = self.cores.take().unwrap_or_else(|| runtime.cores());
         if cores.is_empty() {

@@ -17,13 +17,15 @@ pub enum StartError {
     /// No core was chosen.
     #[error("the server has no core; choose at least one, or leave the choice out to serve on all")]
     NoCores,
-    /// Connections may not hold as much as the longest frame that they accept.
-    #[error("connections may hold {memory} bytes, and frames of {max_frame}; raise `Limits::memory`")]
+    /// Connections may not hold what the longest frame and their output take.
+    #[error(
+        "connections may hold {memory} bytes, but `max_frame` and `send_at` take {needed}; raise `Limits::memory`"
+    )]
     Limits {
         /// [`Limits::memory`](crate::service::Limits::memory).
         memory: usize,
-        /// [`Limits::max_frame`](crate::service::Limits::max_frame).
-        max_frame: usize,
+        /// [`max_frame`](crate::service::Limits::max_frame) and [`send_at`](crate::service::Limits::send_at) together.
+        needed: usize,
     },
     /// A core was chosen that the runtime does not have.
     #[error("core {core} is not a core of the runtime; `RuntimeHandle::cores` names them")]

@@ -53,6 +53,7 @@ suite! {
     ends::a_write_that_failed_late_is_told_by_a_later_operation,
     ends::closing_lingers_for_no_time,
     ends::unread_bytes_survive_the_end_of_an_armed_receive,
+    ends::a_departure_that_is_given_up_costs_no_receive,
     ends::a_stream_that_has_to_travel_is_held_up_by_an_armed_receive_once,
     connects::a_connect_without_a_listener_is_refused,
     connects::a_connect_to_a_full_backlog_times_out,

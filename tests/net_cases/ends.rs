@@ -190,6 +190,18 @@ pub async fn a_stream_that_has_to_travel_is_held_up_by_an_armed_receive_once() {
     assert!(held_up <= 1, "{held_up} times");
 }
 
+/// Whether the receive that is being ended for it stays armed, as at first, or is a single one, as after that.
+pub async fn a_departure_that_is_given_up_costs_no_receive() {
+    let (mut near, mut far) = tcp_pair(Family::V4).await;
+    for at in (0..30).step_by(10) {
+        assert!(poll_times(far.receive(), 3).await.is_none());
+        assert!(poll_times(poll_fn(|cx| far.poll_quiesce(cx)), 1).await.is_none_or(|ended| ended.is_ok()));
+        near.write_all(pattern(at, 10)).await.0.unwrap();
+        let received = far.receive().await.unwrap().unwrap();
+        assert_eq!(received[..], pattern(at, 10));
+    }
+}
+
 /// Closing must not wait for the peer, so only the linger time that waits for nothing is taken.
 pub async fn closing_lingers_for_no_time() {
     let (near, mut far) = tcp_pair(Family::V4).await;

@@ -78,7 +78,7 @@ impl Default for Wire {
 impl Wire {
     /// Sends `command` and gives the upstream's reply.
     pub async fn exchange(&mut self, stream: &mut TcpStream, command: &[&[u8]]) -> io::Result<Value> {
-        // The kernel reads and writes buffers while the task is parked, so they are handed over and come back.
+        // The kernel may read the buffer while the task is parked, so it is handed over and comes back.
         let mut sent = std::mem::take(&mut self.sent);
         sent.clear();
         self.codec.encode(command, &mut sent).map_err(invalid)?;

@@ -59,6 +59,13 @@ impl Stream {
         }
     }
 
+    /// A stream that was on a core before.
+    fn returned(local: &Rc<Local>, descriptor: Descriptor, travels: bool) -> Stream {
+        let mut stream = Stream::new(local, descriptor);
+        stream.reader.travels = travels;
+        stream
+    }
+
     pub(super) async fn connect(domain: Domain, address: SockAddr) -> io::Result<Stream> {
         let local = context::current();
         let descriptor = local.driver().open_stream(domain)?;
@@ -269,11 +276,7 @@ impl Stream {
         drop(self);
         match descriptor.into_owned() {
             Ok(descriptor) => Ok(DetachedStream { descriptor, travels }),
-            Err(shared) => {
-                let mut stream = Stream::new(&local, shared);
-                stream.reader.travels = travels;
-                Err(stream)
-            }
+            Err(shared) => Err(Stream::returned(&local, shared, travels)),
         }
     }
 
@@ -318,8 +321,6 @@ impl DetachedStream {
     /// When not called on a core.
     #[track_caller]
     pub fn attach(self) -> Stream {
-        let mut stream = Stream::new(&context::current(), self.descriptor.attach());
-        stream.reader.travels = self.travels;
-        stream
+        Stream::returned(&context::current(), self.descriptor.attach(), self.travels)
     }
 }

@@ -63,7 +63,8 @@ impl<T> FutureSlot<T> {
         let place = self.memory.cast::<F>();
         let future = make();
         // SAFETY: `make_room` left memory that is as large and as aligned as an `F` needs, and nobody lives in it, since
-        // `clear` has run and `make` cannot reach the slot, which is borrowed here. For an `F` without size an aligned pointer is all that is needed.
+        // `clear` has run and `make` cannot reach the slot, which is borrowed here. For an `F` without size an aligned
+        // pointer is all that is needed.
         unsafe { place.write(future) };
         self.occupant = Some(place);
     }
